@@ -15,6 +15,7 @@
     python -m bench prompts                  reading of prompts beside large products, for docs/performance.md
     python -m bench products                 products of few rows beside memory bandwidth, for bench/products.md
     python -m bench serving                  decoding beside other libraries, for docs/performance.md
+    python -m bench transcribing             Whisper beside faster-whisper, for docs/performance.md
     python -m bench translating              translation beside other libraries, for docs/performance.md
     python -m bench batching                 tokenizing and batching beside training's steps, for docs/performance.md
     python -m bench start                    time to the first token, for docs/performance.md
@@ -65,6 +66,7 @@ from .tables import TABLES
 from .tables.table import Table, probe
 from .terminal import main as terminal
 from .threads.command import main as threads
+from .transcribing.command import main as transcribing
 from .translating.command import main as translating
 from .unigram import main as unigram
 
@@ -88,6 +90,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "start": start,
     "terminal": terminal,
     "threads": threads,
+    "transcribing": transcribing,
     "translating": translating,
     "unigram": unigram,
 }

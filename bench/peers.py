@@ -47,6 +47,7 @@ PEERS = {
     ),
     "joeynmt": Peer(("joeynmt==2.3.0", "importlib-metadata")),  # the second it imports and doesn't require
     "eole": Peer(("eole==0.6.4",)),
+    "faster-whisper": Peer(("faster-whisper==1.2.1", "ctranslate2==4.8.5", "transformers==5.23.0")),
     "timm": Peer(("timm==1.0.31", "torchvision==0.28.0")),
 }
 

@@ -1,0 +1,1 @@
+"""`python -m bench transcribing`: Whisper beside faster-whisper."""
