@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import qkv
 from qkv.cli import main
 from qkv.io.directories.build import build
 from qkv.io.families import preset
-from qkv.runs.inference.run import Run
+from qkv.runs.inference.run import Run, load
 
 
 @pytest.fixture
@@ -44,9 +45,15 @@ def test_a_model_of_no_family_says_so(source: Path, tmp_path: Path, capsys: pyte
     run = Run(build(spec), None).save(tmp_path / "alibi", to="qkv")
     assert main(["convert", str(run), str(tmp_path / "a")]) == 0
     assert "saved under the model type 'qkv'" in capsys.readouterr().err
-    assert main(["convert", str(run), str(tmp_path / "b"), "--to", "hub"]) == 2
-    assert "no Hub family matches this model" in capsys.readouterr().err
-    assert not (tmp_path / "b").exists()
+    assert main(["convert", str(run), str(tmp_path / "b"), "--to", "hub"]) == 0
+    said = capsys.readouterr().err
+    assert "which Auto classes know after `import qkv.transformers`: no Hub family matches this model" in said
+    written = json.loads((tmp_path / "b" / "config.json").read_text())
+    assert (written["model_type"], written["architectures"]) == ("qkv", ["QkvForCausalLM"])
+    assert load(tmp_path / "b").model.spec == spec
+    recurrent = Run(build(preset("rnnsearch", d_e=8, d_h=8, d_s=8, d_a=8, vocab_size=20)), None)
+    with pytest.raises(ValueError, match="no Hub family has models of the kind 'recurrent'"):
+        recurrent.save(tmp_path / "c", to="hub")
 
 
 @pytest.mark.parametrize(

@@ -8,27 +8,13 @@ from typing import Any
 
 import pytest
 import torch
+from auto_models import IDS, MASK, SIZES, bert, config, llama, words
 from torch import Tensor, nn
 
 import qkv
 from qkv.nn.models.transformer import Transformer
 
 pytestmark = pytest.mark.slow  # importing transformers' models takes seconds
-
-SIZES: dict[str, Any] = {"d_model": 32, "n_layers": 2, "n_heads": 2, "d_ff": 64, "vocab_size": 48}
-IDS = torch.tensor([[5, 6, 7, 8, 9, 10, 11], [12, 13, 14, 15, 16, 17, 18], [20, 21, 22, 23, 24, 25, 26]])
-MASK = torch.tensor([[0, 0, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1], [0, 1, 1, 1, 1, 1, 1]])
-
-
-def llama(**changes: Any) -> Transformer:
-    return qkv.preset("llama", max_positions=64, **SIZES).replace({k.replace("__", "."): v for k, v in changes.items()})
-
-
-def bert(**changes: Any) -> Transformer:
-    return qkv.preset("bert-base", max_positions=64, **SIZES).replace(
-        {k.replace("__", "."): v for k, v in changes.items()}
-    )
-
 
 DECODERS: dict[str, Callable[[], Transformer]] = {
     "ALiBi Llama": lambda: llama(decoder__position=qkv.ALiBi()),
@@ -39,12 +25,6 @@ DECODERS: dict[str, Callable[[], Transformer]] = {
         **{"decoder__blocks__*__attention": qkv.LatentAttention(n_heads=2, d_latent=16, d_head=16, d_rotary=8)}
     ),
 }
-
-
-def config(spec: Transformer, **options: Any) -> Any:
-    from qkv.transformers import QkvConfig
-
-    return QkvConfig(spec=spec, pad_token_id=0, bos_token_id=1, eos_token_id=2, **options)
 
 
 def loaded_again(auto: Any, model: Any, path: Path) -> Any:
@@ -214,18 +194,6 @@ def test_other_conveniences_of_transformers_work(tmp_path: Path) -> None:
         model(IDS, past_key_values=DynamicCache())
 
 
-def words() -> Any:
-    """A tokenizer of transformers with 48 words."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    known = ["[PAD]", "[BOS]", "[EOS]", "[UNK]", "[MASK]", *(f"w{i}" for i in range(43))]
-    made = Tokenizer(models.WordLevel({word: i for i, word in enumerate(known)}, unk_token="[UNK]"))
-    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    names = {"pad_token": "[PAD]", "bos_token": "[BOS]", "eos_token": "[EOS]", "mask_token": "[MASK]"}
-    return PreTrainedTokenizerFast(tokenizer_object=made, unk_token="[UNK]", **names)
-
-
 def test_directories_of_qkv_and_of_the_auto_classes_are_the_same(tmp_path: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
@@ -246,6 +214,46 @@ def test_directories_of_qkv_and_of_the_auto_classes_are_the_same(tmp_path: Path)
     qkv.build(spec, seed=1).save(tmp_path / "pairs", "qkv")
     pairs: Any = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "pairs").eval()
     assert torch.equal(pairs(input_ids=IDS, decoder_input_ids=IDS).logits, qkv.build(spec, seed=1).eval()(IDS, IDS))
+
+
+@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.filterwarnings("ignore")
+def test_what_convert_writes_for_the_hub_is_read_by_auto_classes_alone(name: str, tmp_path: Path) -> None:
+    import transformers
+    from made_tokenizers import made
+
+    import qkv.transformers  # registers the model type
+
+    tokenizer = made("word")
+    spec = DECODERS[name]().with_vocabulary(tokenizer.vocab_size)
+    run = qkv.Run(qkv.build(spec, seed=4).eval(), tokenizer, task="continue")
+    run.save(tmp_path / "hub", to="hub")
+    text = tokenizer.decode(list(range(8, 12)))
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "hub")
+    model: Any = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "hub").eval()
+    assert theirs(text)["input_ids"] == tokenizer.encode(text)
+    ids = run.encode(text)  # begins with <s>
+    told = model.generate(torch.tensor([ids]), max_new_tokens=6)[0, len(ids) :]
+    assert theirs.decode(told, skip_special_tokens=True).split() == run.generate(text, max_new_tokens=6).split()
+    assert qkv.load(tmp_path / "hub").generate(text, max_new_tokens=6) == run.generate(text, max_new_tokens=6)
+
+
+def test_classes_with_names_are_read_by_auto_classes_alone(tmp_path: Path) -> None:
+    import transformers
+    from made_tokenizers import made
+
+    import qkv.transformers  # registers the model type
+
+    tokenizer = made("word")
+    spec = bert(decoder=None).with_vocabulary(tokenizer.vocab_size)
+    spec = spec.replace({"encoder.position": qkv.ALiBi(), "head": qkv.SequenceClassifier(labels=3)})
+    run = qkv.Run(qkv.build(spec, seed=4).eval(), tokenizer, task="read")
+    with pytest.warns(UserWarning, match="no Hub family matches"):
+        run.save(tmp_path / "hub", to="hub")
+    pipe = transformers.pipeline("text-classification", str(tmp_path / "hub"), top_k=None)
+    text = tokenizer.decode(list(range(8, 12)))
+    found = {each["label"]: each["score"] for each in pipe([text])[0]}
+    assert found == pytest.approx(dict(run.classify(text).probabilities), abs=1e-5)
 
 
 def test_pipelines_take_the_models(tmp_path: Path) -> None:

@@ -45,6 +45,32 @@ def write_settings(
     write_json(folder / CONFIG, config if words else {**config, "tokenizer": None})
 
 
+def for_auto_classes(folder: Path, model: Any, generation: Generation, config: Mapping[str, Any]) -> None:
+    """Add to a directory of qkv what transformers' Auto classes want beside the spec (`qkv.transformers`): the class, ids of
+    special tokens, names of labels, and settings of generation in their form."""
+    head = type(model.spec.head).__name__ if model.spec.head is not None else ""
+    decodes = "Seq2SeqLM" if model.spec.is_encoder_decoder else "CausalLM" if model.spec.decoder else "MaskedLM"
+    task = AUTO_CLASSES.get(head, decodes if head == "LanguageModel" else "")
+    kept = {key: config[key] for key in (*generation_file.IDS, "id2label", "label2id") if config.get(key) is not None}
+    named = {
+        "architectures": [f"QkvFor{task}" if task else "QkvModel"],
+        "dtype": str(model.dtype).removeprefix("torch."),
+    }
+    write_json(folder / CONFIG, {**kept, **named, **read_json(folder / CONFIG)})
+    if task in ("CausalLM", "Seq2SeqLM"):
+        about = {**kept, "is_encoder_decoder": model.spec.is_encoder_decoder}
+        write_json(folder / GENERATION, generation_file.write(generation.to_dict(), {}, about, generation.samples))
+
+
+AUTO_CLASSES = {
+    "SequenceClassifier": "SequenceClassification",
+    "TokenClassifier": "TokenClassification",
+    "Span": "QuestionAnswering",
+    "ImageClassifier": "ImageClassification",
+}
+"""The classes of `qkv.transformers` for heads; language models have one for each kind of model."""
+
+
 def usual_task(spec: ModelSpec) -> Use:
     """What a model does with a text by default."""
     if spec.is_encoder_decoder:
@@ -135,12 +161,12 @@ BY_TRANSFORMERS = "transformers_version"  # a key of files that transformers wri
 
 
 def read_generation(path: Path) -> Generation:
-    """The settings in a `generation_config.json`; the defaults if there is no file."""
+    """The settings in a `generation_config.json`, ours or one for transformers; the defaults if there is no file."""
     if not path.is_file():
         return Generation()
     data = read_json(path)
     try:
-        if BY_TRANSFORMERS in data:
+        if data.keys() & {BY_TRANSFORMERS, "num_return_sequences", *generation_file.IDS}:
             return Generation.from_dict(generation_file.read(data, {}, False)[0])
         return Generation.from_dict(data)
     except (ValueError, TypeError) as error:

@@ -27,7 +27,7 @@ from ..hub.quantized import stored
 from . import hub_save, sentence_transformers, sharded
 from .layout import MODEL, RECIPE, TOKENIZER, WEIGHTS, note_written, read_text, replaceable, write_text
 from .origin import MODEL_TYPE, Origin, keep
-from .run_config import Use, start_of, usual_task, write_settings
+from .run_config import Use, for_auto_classes, start_of, usual_task, write_settings
 
 Format = Literal["hub", "qkv"]
 # fmt: off
@@ -93,8 +93,9 @@ def save(
         model = published(model)
         if to == "hub":  # unasked, a model is saved as it is, to the last bit
             model = hub_save.in_hub_form(model, origin)
+    auto = to == "hub" and isinstance(model.spec, Transformer) and not is_quantized(model)
     if to != "qkv" and (why := _refusal(model, origin, to)) is not None:
-        if to == "hub":
+        if to == "hub" and not auto:
             raise ValueError(why)
         known = "which Auto classes know after `import qkv.transformers`"
         warnings.warn(f"{target} is saved under the model type {MODEL_TYPE!r}, {known}: {why}", stacklevel=3)
@@ -105,7 +106,8 @@ def save(
     if with_weights:
         check_room(target, sum(tensor.nbytes for tensor in model_tensors(model).values()))
     with replacing_folder(target, check) as folder:
-        template = None if to == "qkv" else _template(model.spec, task, origin)
+        auto = auto and to == "qkv"
+        template = None if to == "qkv" and not auto else _template(model.spec, task, origin)
         segments = template == "both" and model.spec.token_types > 1
         _save_tokenizer(folder, tokenizer, template, _longest(model, tokenizer, longest, origin), segments)
         if origin is not None and source is not None:
@@ -118,6 +120,9 @@ def save(
             if with_weights:
                 replace_tensors(folder / WEIGHTS, tensors)
             write_settings(folder, model.spec, task, generation, written, tokenizer is not None, quantization)
+            if auto:
+                said = _origin(model, tokenizer, task, labels, origin).config
+                for_auto_classes(folder, model, generation, said)
             if origin is not None:
                 keep(folder, origin)
         else:

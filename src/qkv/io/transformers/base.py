@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from ...nn.models.heads.text import Head, LanguageModel
 from ...nn.models.transformer import Transformer
 from ..directories.build import build
 from .config import QkvConfig
-from .inputs import layout_of, refuse_others
+from .inputs import layout_of, read_by, refuse_others
 
 
 class QkvPreTrainedModel(transformers.PreTrainedModel):
@@ -144,6 +145,15 @@ class QkvPreTrainedModel(transformers.PreTrainedModel):
         patterns = (*(("*.weights",) if attentions else ()), *(inputs if states else ()))
         return [name for name in sites(self.model) if any(fnmatchcase(name, pattern) for pattern in patterns)]
 
+    def _hidden(self, ids: Tensor, layout: Any, token_types: Tensor | None = None) -> Tensor:
+        """The last hidden states of one stack, which reads ids, or vectors in their places."""
+        if ids.ndim == 3 and layout is not None:
+            stack = self.model.encoder if self.model.decoder is None else self.model.decoder
+            hidden: Tensor = stack(ids, layout, token_types=token_types)
+        else:
+            hidden = self.model.hidden(ids, layout=layout, token_types=token_types)
+        return hidden
+
     def _seen(self, run: Any, attentions: bool | None, states: bool | None) -> tuple[Any, dict[str, Any]]:
         """What `run()` returns, and the weights and states of its layers by transformers' names for a stack."""
         names = self._names(attentions, states)
@@ -181,20 +191,16 @@ class QkvModel(QkvPreTrainedModel):
         position_ids: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         pixel_values: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         **options: Any,
     ) -> outputs.BaseModelOutput:
         refuse_others(options, position_ids)
-        ids = pixel_values if input_ids is None else input_ids
-        if ids is None:
-            raise ValueError("give input_ids, or pixel_values if the model reads images")
+        names = "input_ids, inputs_embeds, or pixel_values if the model reads images"
+        ids = read_by(pixel_values if input_ids is None else input_ids, inputs_embeds, names)
         layout = None if pixel_values is not None else layout_of(ids, attention_mask, position_ids)
-
-        def run() -> Tensor:
-            hidden: Tensor = self.model.hidden(ids, layout=layout, token_types=token_type_ids)
-            return hidden
-
+        run = partial(self._hidden, ids, layout, token_type_ids)
         hidden, seen = self._seen(run, output_attentions, output_hidden_states)
         return outputs.BaseModelOutput(hidden, **of_one_stack(seen))
 

@@ -15,7 +15,7 @@ from ...nn.models.transformer import Transformer, TransformerModel
 from .base import QkvPreTrainedModel, of_one_stack, with_head
 from .cache import QkvCache
 from .config import QkvConfig
-from .inputs import layout_of, refuse_others, token_loss
+from .inputs import check_positions, layout_of, read_by, refuse_others, token_loss
 
 
 class _Generating(QkvPreTrainedModel, transformers.GenerationMixin):
@@ -39,15 +39,16 @@ class _Backbone(nn.Module):
 
     def forward(
         self,
-        input_ids: Tensor,
+        input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
         **options: Any,
     ) -> outputs.BaseModelOutputWithPast:
         refuse_others(options, position_ids)
-        model = self._of[0].model
-        hidden = model.hidden(input_ids, layout=layout_of(input_ids, attention_mask, position_ids))
-        return outputs.BaseModelOutputWithPast(model.head.transformed(hidden))
+        (model,), ids = self._of, read_by(input_ids, inputs_embeds)
+        hidden = model._hidden(ids, layout_of(ids, attention_mask, position_ids))
+        return outputs.BaseModelOutputWithPast(model.model.head.transformed(hidden))
 
 
 class QkvForCausalLM(_Generating):
@@ -70,6 +71,7 @@ class QkvForCausalLM(_Generating):
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
         past_key_values: QkvCache | None = None,
+        inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
@@ -79,11 +81,10 @@ class QkvForCausalLM(_Generating):
         **options: Any,
     ) -> outputs.CausalLMOutputWithPast:
         refuse_others(options, position_ids)
-        if input_ids is None:
-            raise ValueError("give input_ids")
+        ids = read_by(input_ids, inputs_embeds)
         if use_cache and past_key_values is None and not self.training:
             past_key_values = QkvCache()
-        run = self._run(input_ids, attention_mask, position_ids, past_key_values, logits_to_keep)
+        run = self._run(ids, attention_mask, position_ids, past_key_values, logits_to_keep)
         logits, seen = self._seen(run, output_attentions, output_hidden_states)
         loss = None if labels is None else token_loss(logits[:, :-1], labels[:, 1:], num_items_in_batch)
         return outputs.CausalLMOutputWithPast(loss, logits, past_key_values, **of_one_stack(seen))
@@ -93,10 +94,12 @@ class QkvForCausalLM(_Generating):
             raise ValueError(f"past_key_values of a qkv model are a QkvCache, not a {type(past).__name__}")
         if past is None:
             layout = layout_of(ids, mask, positions)
-            return lambda: self.model.head(self.model.hidden(ids, layout=layout)[:, -keep:])
+            return lambda: self.model.head(self._hidden(ids, layout)[:, -keep:])
         if past.cache is None:
             past.cache = self.model.start(len(ids))
         layout, cache = layout_of(ids, mask, positions, past.cache.length), past.cache
+        if cache.length:
+            check_positions(positions, mask, cache, ids.shape[1])
         return lambda: self.model.step(ids, cache, layout, all_positions=True)[:, -keep:]
 
 
@@ -109,11 +112,17 @@ class _Encoder(nn.Module):
         super().__init__()
         self._of = [model]  # not a submodule
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **options: Any) -> Any:
-        (model,) = self._of
-        layout = layout_of(input_ids, attention_mask, None)
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        **options: Any,
+    ) -> Any:
+        (model,), ids = self._of, read_by(input_ids, inputs_embeds)
+        layout = layout_of(ids, attention_mask, None)
         attends, states = options.get("output_attentions"), options.get("output_hidden_states")
-        memory, seen = model._seen(lambda: model.model.encoder(input_ids, layout), attends, states)
+        memory, seen = model._seen(lambda: model.model.encoder(ids, layout), attends, states)
         return outputs.BaseModelOutput(memory, **of_one_stack(seen))
 
 
@@ -147,6 +156,8 @@ class QkvForSeq2SeqLM(_Generating):
         decoder_input_ids: Tensor | None = None,
         decoder_attention_mask: Tensor | None = None,
         encoder_outputs: Any = None,
+        inputs_embeds: Tensor | None = None,
+        decoder_inputs_embeds: Tensor | None = None,
         past_key_values: QkvCache | None = None,
         labels: Tensor | None = None,
         use_cache: bool | None = None,
@@ -158,25 +169,23 @@ class QkvForSeq2SeqLM(_Generating):
         refuse_others(options)
         seen_before: dict[str, Any] = {}
         if encoder_outputs is None:
-            if input_ids is None:
-                raise ValueError("give input_ids, the source")
             encoder_outputs = self.get_encoder()(
                 input_ids,
                 attention_mask,
+                inputs_embeds,
                 output_attentions=output_attentions,
                 output_hidden_states=output_hidden_states,
             )
             names = ("hidden_states", "attentions")
             seen_before = {f"encoder_{n}": encoder_outputs[n] for n in names if encoder_outputs.get(n) is not None}
         memory: Tensor = encoder_outputs[0]
-        if decoder_input_ids is None:
-            if labels is None:
-                raise ValueError("give decoder_input_ids or labels")
+        if decoder_input_ids is None and decoder_inputs_embeds is None and labels is not None:
             decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+        target = read_by(decoder_input_ids, decoder_inputs_embeds, "decoder_input_ids, decoder_inputs_embeds or labels")
         if use_cache and past_key_values is None and labels is None and not self.training:
             past_key_values = QkvCache()
         source = layout_of(memory[..., 0], attention_mask, None)
-        run = self._run(decoder_input_ids, decoder_attention_mask, memory, source, past_key_values)
+        run = self._run(target, decoder_attention_mask, memory, source, past_key_values)
         logits, seen = self._seen(run, output_attentions, output_hidden_states)
         loss = None if labels is None else token_loss(logits, labels, num_items_in_batch)
         about = {name: value for name, value in {**seen_before, **seen}.items() if value is not None}

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from ...core.layout import Layout
 from ...core.spec import brief
+from ...nn.kv_cache.cache import Cache
 
 
 def layout_of(ids: Tensor, mask: Tensor | None, positions: Tensor | None, before: int = 0) -> Layout | None:
@@ -28,6 +29,11 @@ def layout_of(ids: Tensor, mask: Tensor | None, positions: Tensor | None, before
     if mask is not None and mask.shape[1] not in (width, before + width):
         raise ValueError(f"the attention mask has {mask.shape[1]} columns for {before} + {width} tokens")
     if before:
+        if mask is not None and mask.shape[1] == width and not bool(mask.all()):
+            raise ValueError(
+                f"the attention mask has the {width} new tokens alone, and padding among them; give it for all "
+                f"{before + width} tokens, as `generate` does"
+            )
         if mask is None or mask.shape[1] == width or bool(mask[:, -width:].all()):
             return None
         real = mask.bool()
@@ -47,6 +53,28 @@ def layout_of(ids: Tensor, mask: Tensor | None, positions: Tensor | None, before
     return replace(layout, positions=shown[..., None], sequential=False, start=None)
 
 
+def read_by(ids: Tensor | None, vectors: Tensor | None, names: str = "input_ids or inputs_embeds") -> Tensor:
+    """What a model reads: token ids, or vectors in their places. Raises ValueError unless there is one of them."""
+    given = ids if vectors is None else vectors
+    if given is None or (ids is not None and vectors is not None):
+        raise ValueError(f"give {names}" + (", not both" if given is not None else ""))
+    return given
+
+
+def check_positions(positions: Tensor | None, mask: Tensor | None, cache: Cache, width: int) -> None:
+    """Raise ValueError for position ids of new tokens that are not those after the tokens in a cache."""
+    if positions is None:
+        return
+    usual = cache.continued([width] * cache.batch_size, positions.device).positions[..., 0]
+    real = None if mask is None else mask[:, -width:].bool()
+    differs = positions.expand_as(usual) != usual
+    if bool((differs if real is None else differs & real).any()):
+        raise ValueError(
+            "position_ids differ from the positions after the tokens in the cache, which a qkv model continues; leave "
+            "position_ids out, or start without a cache"
+        )
+
+
 _KNOWN = {"return_dict", "use_cache", "cache_position", "num_items_in_batch", "logits_to_keep"}
 # What generate and trainers pass on, and has no effect if a forward pass has no use for it.
 _PACKED = {"cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k", "seq_idx"}  # the same as position_ids say
@@ -56,8 +84,6 @@ def refuse_others(options: Mapping[str, Any], positions: Tensor | None = None) -
     """Raise ValueError for an argument that would be ignored."""
     unknown = [name for name, value in options.items() if value is not None and name not in _KNOWN]
     unknown = [name for name in unknown if positions is None or name not in _PACKED]
-    if "inputs_embeds" in unknown:
-        raise ValueError("inputs_embeds are not taken; give input_ids")
     if _PACKED.intersection(unknown):
         raise ValueError(f"{brief(unknown[0])} needs position_ids, which start again with each text of a packed row")
     if unknown:

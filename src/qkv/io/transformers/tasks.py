@@ -14,7 +14,7 @@ from ...nn.models.heads.vision import ImageClassifier
 from ...nn.models.transformer import Transformer
 from .base import QkvPreTrainedModel, of_one_stack, with_head
 from .config import QkvConfig
-from .inputs import layout_of, refuse_others, token_loss
+from .inputs import layout_of, read_by, refuse_others, token_loss
 
 
 class _OfTokens(QkvPreTrainedModel):
@@ -28,6 +28,7 @@ class _OfTokens(QkvPreTrainedModel):
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
@@ -35,12 +36,15 @@ class _OfTokens(QkvPreTrainedModel):
         **options: Any,
     ) -> Any:
         refuse_others(options, position_ids)
-        if input_ids is None:
-            raise ValueError("give input_ids")
-        layout, ids = layout_of(input_ids, attention_mask, position_ids), input_ids
-        logits, seen = self._seen(
-            lambda: self.model(ids, layout=layout, token_types=token_type_ids), output_attentions, output_hidden_states
-        )
+        ids = read_by(input_ids, inputs_embeds)
+        layout, head = layout_of(ids, attention_mask, position_ids), self.model.head
+
+        def run() -> Tensor:
+            hidden = self._hidden(ids, layout, token_type_ids)
+            predicted: Tensor = head(hidden, layout=layout) if head.takes_layout else head(hidden)
+            return predicted
+
+        logits, seen = self._seen(run, output_attentions, output_hidden_states)
         loss = None if labels is None else self.loss_of(logits, labels, num_items_in_batch)
         return self.result(loss, logits, **of_one_stack(seen))
 
@@ -98,6 +102,7 @@ class QkvForQuestionAnswering(QkvPreTrainedModel):
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
         start_positions: Tensor | None = None,
         end_positions: Tensor | None = None,
         output_attentions: bool | None = None,
@@ -105,13 +110,11 @@ class QkvForQuestionAnswering(QkvPreTrainedModel):
         **options: Any,
     ) -> outputs.QuestionAnsweringModelOutput:
         refuse_others(options, position_ids)
-        if input_ids is None:
-            raise ValueError("give input_ids")
-        ids, layout = input_ids, layout_of(input_ids, attention_mask, position_ids)
+        ids = read_by(input_ids, inputs_embeds)
+        layout = layout_of(ids, attention_mask, position_ids)
 
         def run() -> Tensor:
-            hidden = self.model.hidden(ids, layout=layout, token_types=token_type_ids)
-            scores: Tensor = self.model.head.out(hidden)
+            scores: Tensor = self.model.head.out(self._hidden(ids, layout, token_type_ids))
             return scores
 
         scores, seen = self._seen(run, output_attentions, output_hidden_states)

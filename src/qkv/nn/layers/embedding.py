@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -122,12 +122,18 @@ class Embedding(Input, kind="embedding"):
         return Cost(self.token_types * width + matrix + bias, 2 * matrix * tokens) + self.norm.cost(width, tokens)
 
 
-class TokenEmbedding(InputModule):
-    """The module of `Embedding`; `weight` (V, width) may be shared with other stacks and with the head."""
+class TokenEmbedding(InputModule, nn.Embedding):  # type: ignore[misc]  # both declare `weight`
+    """The module of `Embedding`, an `nn.Embedding`; `weight` (V, width) may be shared with other stacks and with the head.
+
+    Called with ids alone, it gives the rows of the table, as `nn.Embedding` does; the stack calls it with positions and
+    types. Vectors in the place of ids, (B, T, width), are taken for rows.
+    """
 
     def __init__(self, spec: Embedding, vocab_size: int, d_model: int) -> None:
-        super().__init__()
+        nn.Module.__init__(self)
         width = spec.width or d_model
+        self.num_embeddings, self.embedding_dim, self.padding_idx = vocab_size, width, None
+        self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse = None, 2.0, False, False
         self.scale = spec.scale if isinstance(spec.scale, float) else math.sqrt(width) if spec.scale == "sqrt" else 1.0
         self.dropout = spec.dropout
         self.weight = nn.Parameter(torch.empty(vocab_size, width))
@@ -135,21 +141,21 @@ class TokenEmbedding(InputModule):
         self.norm = spec.norm.module(width)
         self.project = Linear(width, d_model) if width != d_model else None
 
-    def forward(
-        self,
-        ids: Int[Tensor, "B T"],
-        position: Float[Tensor, "B T W"] | None,
-        token_types: Int[Tensor, "B T"] | None = None,
+    def forward(  # type: ignore[override]  # nn.Embedding's is the call with ids alone
+        self, ids: Int[Tensor, "B T"] | Float[Tensor, "B T W"], *added: Tensor | None
     ) -> Float[Tensor, "B T M"]:
-        return self.finished(self.scaled(ids), position, token_types)
+        return self.finished(self.scaled(ids), *added) if added else self.rows(ids)
 
-    def scaled(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T W"]:
+    def scaled(self, ids: Int[Tensor, "B T"] | Float[Tensor, "B T W"]) -> Float[Tensor, "B T W"]:
         """The rows of the table at `ids`, times the scale."""
         x = self.rows(ids)
         return x if self.scale == 1.0 else x * self.scale
 
     def finished(
-        self, x: Float[Tensor, "B T W"], position: Float[Tensor, "B T W"] | None, token_types: Int[Tensor, "B T"] | None
+        self,
+        x: Float[Tensor, "B T W"],
+        position: Float[Tensor, "B T W"] | None,
+        token_types: Int[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T M"]:
         """Add positions and types to the vectors, then norm, dropout and projection."""
         if position is not None:
@@ -168,9 +174,40 @@ class TokenEmbedding(InputModule):
         x = dropout(x, self.dropout) if self.training and self.dropout else x
         return x if self.project is None else self.project(x)
 
-    def rows(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T W"]:
-        """The rows of the table at `ids`."""
+    def rows(self, ids: Int[Tensor, "B T"] | Float[Tensor, "B T W"]) -> Float[Tensor, "B T W"]:
+        """The rows of the table at `ids`; vectors are rows already."""
+        if isinstance(ids, Tensor) and ids.ndim == 3 and ids.is_floating_point():
+            return self._given(ids)
         return _rows(self.weight, ids, "token ids", "the vocabulary")
+
+    def _given(self, vectors: Tensor) -> Tensor:
+        if vectors.shape[-1] != self.embedding_dim:
+            raise ValueError(
+                f"vectors in the place of token ids have the width {self.embedding_dim} here, not {vectors.shape[-1]}"
+            )
+        return vectors
+
+
+def through_wrapper(
+    wrapper: nn.Module, ids: Tensor, position: Tensor | None, token_types: Tensor | None
+) -> Float[Tensor, "B T M"]:
+    """The input of a stack whose table another library has wrapped: its rows, scaled and finished by the wrapped module."""
+    inner = wrapped(wrapper)
+    rows: Tensor = wrapper(ids)
+    return inner.finished(rows if inner.scale == 1.0 else rows * inner.scale, position, token_types)
+
+
+def wrapped(module: nn.Module) -> Any:
+    """The embedding in a wrapper of another library. Raises ValueError if there is none."""
+    inner: Any = module
+    while not isinstance(inner, InputModule):
+        inner = getattr(inner, "base_layer", None)
+        if inner is None:
+            raise ValueError(
+                f"the token table was replaced by a {type(module).__name__}; give the stack an embedding of qkv, or "
+                "a module that wraps it as `base_layer`, as PEFT's layers do"
+            )
+    return inner
 
 
 def _rows(table: Tensor | QuantizedMatrix, ids: Tensor, name: str, size: str) -> Tensor:

@@ -384,14 +384,9 @@ class JointEmbedding(TokenEmbedding):
             return ids, layout
         return JointIds(ids, tuple(found)), layout.with_media(numbers)
 
-    def forward(
-        self,
-        ids: Int[Tensor, "B T"] | JointIds,
-        position: Float[Tensor, "B T W"] | None,
-        token_types: Int[Tensor, "B T"] | None = None,
-    ) -> Float[Tensor, "B T M"]:
+    def forward(self, ids: Int[Tensor, "B T"] | JointIds, *added: Tensor | None) -> Float[Tensor, "B T M"]:  # type: ignore[override]
         if isinstance(ids, Tensor):
-            return super().forward(ids, position, token_types)
+            return super().forward(ids, *added)
         anywhere = ids.media[0].places
         for one in ids.media[1:]:
             anywhere = anywhere | one.places
@@ -399,7 +394,7 @@ class JointEmbedding(TokenEmbedding):
         for one in ids.media:
             vectors: Tensor = self.media[one.name](one.groups)
             x = x.masked_scatter(one.places[..., None], vectors.to(x.dtype))
-        return self.finished(x, position, token_types)
+        return self.finished(x, *added)
 
 
 def _check(name: str, token: int, places: Tensor, sizes: Sequence[int]) -> None:

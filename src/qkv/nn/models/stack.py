@@ -24,7 +24,7 @@ from ..attention.multi_head import Attention, MultiHeadAttention
 from ..kernels.plan import Plan
 from ..kv_cache.cache import Cache
 from ..kv_cache.kinds import CacheKind
-from ..layers.embedding import Embedding, Input
+from ..layers.embedding import Embedding, Input, InputModule, through_wrapper
 from ..layers.norm import NoNorm, Norm
 from ..layers.patches import GridEmbedding, GridPosition
 from ..positions.absolute import NoPosition
@@ -363,8 +363,12 @@ class StackModule(nn.Module):
         if part is not None and part.is_later:
             part.hand_over([memory], extras)
         if part is None or part.begins:
-            own = {"layout": layout} if self.embedding.takes_layout else {}
-            x = self.embedding(ids, self.position.embed(layout), token_types, **own)
+            embedding, position = self.embedding, self.position.embed(layout)
+            if isinstance(embedding, InputModule):
+                own = {"layout": layout} if embedding.takes_layout else {}
+                x = embedding(ids, position, token_types, **own)
+            else:
+                x = through_wrapper(embedding, ids, position, token_types)
             x = x if split is None else split.own(x)
             x = self.placement.enter(x) if self.placement.streams > 1 else x
         else:

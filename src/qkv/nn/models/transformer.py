@@ -17,7 +17,7 @@ from ...core.several import shown, worded, wrong_call
 from ...core.spec import Cost
 from ..kv_cache.cache import Cache
 from ..kv_cache.kinds import CacheKind, named
-from ..layers.embedding import Embedding
+from ..layers.embedding import Embedding, wrapped
 from ..layers.losses import LossSums
 from ..positions.absolute import Learned
 from .base import ModelSpec, tie_again, warn_of_copying
@@ -198,7 +198,7 @@ class TransformerModel(nn.Module):
             if stack is not None:
                 stack.tie()
         if self.encoder is not None and self.decoder is not None and self.spec.shares_table:
-            self.decoder.embedding.weight = self.encoder.embedding.weight
+            wrapped(self.decoder.embedding).weight = self.encoder.embedding.weight
         if self.head is not None:
             self.head.tie(self._output)
 
@@ -378,7 +378,7 @@ class TransformerModel(nn.Module):
             return first.embedding.lay_media(ids, self._layout(tokens, layout, mask), media)
         if media is not None:
             raise ValueError("this model reads no media: its embedding is not joint (nn.models.joint); leave media out")
-        if not first.embedding.lays:
+        if not getattr(first.embedding, "lays", False):
             return ids, self._layout(ids, layout, mask)
         if layout is not None and mask is not None:
             raise ValueError("give a layout or an attention mask, not both: a layout says what a mask does, and more")

@@ -358,9 +358,9 @@ class Run(LoadedModel):
         """Write a directory that `load` reads. A model that is there is replaced only if `overwrite` is true, or
         if this process saved it from the same model. A directory that holds anything else is refused.
 
-        "hub" writes the format of `transformers`, and raises ValueError if no Hub family matches the model; "qkv" writes
-        qkv's own model type; the default is "hub" if a family matches, else "qkv" with a warning that says why. Weights in
-        the Hub's format are files of at most `max_shard_size` (bytes, or "5GB"); `with_weights=False` leaves them out.
+        "hub" writes the format of `transformers`: of a Hub family, or for a Transformer of none, with a warning, of
+        `qkv.transformers`. "qkv" writes qkv's own model type. The default is "hub" if a family matches, else "qkv". Weights
+        of a family are files of at most `max_shard_size` (bytes, or "5GB"); `with_weights=False` leaves them out.
         """
         from ...io.directories.save import save
         from .classify import longest_classified
