@@ -111,12 +111,13 @@ def check_sizes(preset: str, sizes: Mapping[str, Any]) -> None:
     if preset not in presets:
         return
     taken = inspect.signature(presets[preset][0]).parameters
-    from ...core.synonyms import elsewhere
-
     for name, value in sizes.items():
         if name in taken:
             _check(name, value, taken[name])
-        elif (here := elsewhere(name, within="model", own=False)) is not None:
+            continue
+        from ...core.synonyms import elsewhere
+
+        if (here := elsewhere(name, within="model", own=False)) is not None:
             raise ValueError(f"there is no 'model.{name}'; {here}")
 
 
