@@ -115,6 +115,12 @@ def test_peft_adapts_the_token_table(name: str) -> None:
         ({}, "give input_ids or inputs_embeds"),
         ({"input_ids": IDS, "inputs_embeds": torch.zeros(3, 7, 32)}, "not both"),
         ({"inputs_embeds": torch.zeros(3, 7, 30)}, "have the width 32 here, not 30"),
+        ({"input_ids": "abc"}, "token ids are a tensor (batch, length), not 'abc', a str"),
+        ({"input_ids": torch.arange(3)}, "token ids are a tensor (batch, length), not of the shape (3,)"),
+        ({"input_ids": IDS, "attention_mask": MASK[:2]}, "the attention mask has 2 rows, and the ids 3"),
+        ({"input_ids": IDS, "attention_mask": MASK[:, :5]}, "the attention mask has 5 columns for 0 + 7 tokens"),
+        ({"input_ids": IDS, "position_ids": MASK[:, :5]}, "position_ids have the shape (3, 5), and the ids (3, 7)"),
+        ({"input_ids": IDS, "labels": IDS[:, :3]}, "labels have the shape (3, 2) and outputs (3, 6)"),
     ],
 )
 def test_wrong_inputs_are_told(given: dict[str, Any], said: str) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ...core.layout import Layout
+from ...core.several import shown
 from ...core.spec import brief
 from ...nn.kv_cache.cache import Cache
 
@@ -25,7 +26,14 @@ def layout_of(ids: Tensor, mask: Tensor | None, positions: Tensor | None, before
         raise ValueError(
             f"an attention mask is (batch, length) here, not {tuple(mask.shape)}; the spec's patterns say who sees whom"
         )
-    width = ids.shape[1]
+    if not isinstance(ids, Tensor) or ids.ndim < 2:
+        what = f"of the shape {tuple(ids.shape)}" if isinstance(ids, Tensor) else shown(ids)
+        raise ValueError(f"token ids are a tensor (batch, length), not {what}")
+    rows, width = ids.shape[:2]
+    if mask is not None and len(mask) != rows:
+        raise ValueError(f"the attention mask has {len(mask)} rows, and the ids {rows}; give one for each")
+    if positions is not None and (positions.shape[-1] != width or len(positions) not in (1, rows)):
+        raise ValueError(f"position_ids have the shape {tuple(positions.shape)}, and the ids {(rows, width)}")
     if mask is not None and mask.shape[1] not in (width, before + width):
         raise ValueError(f"the attention mask has {mask.shape[1]} columns for {before} + {width} tokens")
     if before:
@@ -49,8 +57,8 @@ def layout_of(ids: Tensor, mask: Tensor | None, positions: Tensor | None, before
     layout = Layout.from_mask(mask)
     if positions is None or torch.equal(torch.where(layout.valid, positions, -1), layout.positions[..., 0]):
         return layout
-    shown = torch.where(layout.valid, positions.expand(len(ids), -1), -1)
-    return replace(layout, positions=shown[..., None], sequential=False, start=None)
+    placed = torch.where(layout.valid, positions.expand(len(ids), -1), -1)
+    return replace(layout, positions=placed[..., None], sequential=False, start=None)
 
 
 def read_by(ids: Tensor | None, vectors: Tensor | None, names: str = "input_ids or inputs_embeds") -> Tensor:
@@ -92,6 +100,10 @@ def refuse_others(options: Mapping[str, Any], positions: Tensor | None = None) -
 
 def token_loss(logits: Tensor, labels: Tensor, items: Tensor | int | None = None) -> Tensor:
     """Mean cross-entropy over labels other than −100, or their sum divided by `items`, the labels of all micro-batches."""
+    if labels.shape != logits.shape[:-1]:
+        raise ValueError(
+            f"labels have the shape {tuple(labels.shape)} and outputs {tuple(logits.shape[:-1])}; give each token one"
+        )
     flat, wanted = logits.float().reshape(-1, logits.shape[-1]), labels.reshape(-1).to(logits.device)
     total = F.cross_entropy(flat, wanted, ignore_index=-100, reduction="sum")
     return total / ((wanted != -100).sum() if items is None else items)
