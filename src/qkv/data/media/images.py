@@ -27,7 +27,7 @@ Size = tuple[int, int]  # height and width
 Box = tuple[float, float, float, float]  # left, top, right, bottom, in pixels
 Color = Literal["rgb", "gray"]
 Fit = Literal["crop", "stretch", "pad"]
-Filter = Literal["bilinear", "bicubic", "lanczos", "nearest"]
+Filter = Literal["bilinear", "bicubic", "lanczos", "box", "hamming", "nearest"]
 
 CHANNELS: dict[Color, int] = {"rgb": 3, "gray": 1}
 MOST_PIXELS = 64 << 20  # in one image; a decoded one takes up to 3 bytes per pixel

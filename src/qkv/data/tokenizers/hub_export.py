@@ -9,13 +9,13 @@ from typing import Any
 
 from tokenizers import AddedToken
 
-from .readers import marian
+from .readers import marian, siglip
 from .readers.hub_config import CONFIG, TOKEN_KEYS, TOKEN_LIST_KEYS
 from .tokenizer import Tokenizer
 from .tokenizer_json import write_text
 
 _NO_LIMIT = 10**30  # written by transformers for "no limit"
-_PLAIN, _MARIAN = "PreTrainedTokenizerFast", "MarianTokenizer"
+_PLAIN, _MARIAN, _SIGLIP = "PreTrainedTokenizerFast", "MarianTokenizer", "SiglipTokenizer"
 
 
 def hub_config(tokenizer: Tokenizer, max_length: int | None = None) -> dict[str, Any]:
@@ -52,6 +52,12 @@ def save_for_hub(
     config = hub_config(tokenizer, max_length)
     if segments:
         config["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
+    if config["tokenizer_class"] == _SIGLIP:
+        try:
+            siglip.write(tokenizer.raw, folder)
+        except ValueError as error:
+            warnings.warn(f"{folder} gets no {siglip.PIECES} for transformers' {_SIGLIP}: {error}", stacklevel=3)
+            config["tokenizer_class"] = _PLAIN
     if config["tokenizer_class"] == _MARIAN or tokenizer.targets is not tokenizer:
         config["tokenizer_class"] = _as_marian(tokenizer, folder)
     text = json.dumps(config, indent=2, ensure_ascii=False)

@@ -80,7 +80,8 @@ def config_of(spec: ModelSpec, dtype: torch.dtype, origin: Origin | None = None)
         config.setdefault("pad_token_id", None)  # the default in transformers may lie outside the vocabulary (SmolLM3)
     config |= _roles_outside(config, spec.vocab_size, family.model_type)
     if isinstance(spec, DualEncoder):
-        texts = dict(config["text_config"])
+        roles = {key: config.pop(key) for key in ROLES if "model_type" not in before and key in config}
+        texts = {**roles, **config["text_config"]}
         config["text_config"] = texts | _roles_outside(texts, spec.vocab_size, texts.get("model_type", ""))
     key = "torch_dtype" if "torch_dtype" in config else "dtype"
     if "model_type" not in before or config.get(key) is not None:
@@ -119,6 +120,12 @@ def in_hub_form(model: TransformerModel, origin: Origin | None) -> TransformerMo
             )
         return other
     return model
+
+
+def judges(model: AnyModel) -> bool:
+    """Whether a model's head judges whole sequences, so it generates none."""
+    head = getattr(model, "head", None)
+    return head is not None and bool(head.takes_layout)
 
 
 def check(model: AnyModel, config: Mapping[str, Any]) -> None:
@@ -162,9 +169,7 @@ def save(
             names, own, config[KEY] = stored.for_hub(model, names)
             state |= own
         sharded.write(folder, names, state, max_shard_size, computed)
-    head = getattr(model, "head", None)
-    judges = head is not None and head.takes_layout  # whole sequences, so it generates none
-    if getattr(model, "decoder", None) is not None and not judges:
+    if getattr(model, "decoder", None) is not None and not judges(model):
         samples = Generation.from_dict(settings).samples
         write_json(folder / GENERATION, generation_file.write(settings, origin.generation or {}, config, samples))
     write_json(folder / CONFIG, config)

@@ -35,6 +35,7 @@ MAX_SHARD_SIZE = "5GB"  # default size limit of a weight file in the Hub's forma
 BASE = "base.json"  # what an adapter was trained over
 ORIGIN = "origin.json"  # what the Hub directory said from which the model comes
 PREPROCESSOR = "preprocessor_config.json"  # how pictures and sounds are read
+PROCESSOR = "processor_config.json"  # the same, and how they stand in a text
 MODULES = "modules.json"  # the modules of a sentence-transformers model
 
 FOLDERS = (ADAPTER, CHECKPOINTS, "tensorboard", "wandb", "logs")
@@ -167,6 +168,7 @@ _ANY: dict[str, tuple[str, ...]] = {
         "do_resize",
         "do_normalize",
     ),
+    PROCESSOR: ("processor_class", "image_processor", "feature_extractor", "image_seq_len"),
     "config_sentence_transformers.json": ("__version__", "prompts", "similarity_fn_name", "default_prompt_name"),
     "sentence_bert_config.json": ("max_seq_length", "do_lower_case", "transformer_task", "modality_config"),
 }
@@ -202,6 +204,7 @@ _MARKS: dict[str, re.Pattern[bytes]] = {
     RUN_ID: re.compile(rb"\A\S{1,200}\s*\Z"),
     "*.html": re.compile(rb"qkv</title>"),
     "*.spm": re.compile(rb"\A\n"),
+    "spiece.model": re.compile(rb"\A\n"),
     "*.safetensors": re.compile(rb"\A.{8}{", re.S),
     "*.pt2": re.compile(rb"\APK"),
     "*.onnx": re.compile(rb"\A\x08"),
@@ -343,7 +346,8 @@ def _check_own(path: Path) -> None:
 # fmt: off
 SETTINGS_OF_MODELS = (
     CONFIG, GENERATION, ORIGIN, RECIPE, TOKENIZER, CHAT_TEMPLATE, TOKENIZER_CONFIG, "special_tokens_map.json",
-    "added_tokens.json", PREPROCESSOR, "source.spm", "target.spm", "vocab.json", *EMBEDDING,
+    "added_tokens.json", PREPROCESSOR, PROCESSOR, "source.spm", "target.spm", "spiece.model", "vocab.json",
+    *EMBEDDING,
 )
 MODEL = Contents(
     "a model's directory",
@@ -360,7 +364,7 @@ RUN = Contents(
 )
 TOKENIZER_FILES = Contents(
     "a tokenizer's directory",
-    (TOKENIZER, TOKENIZER_CONFIG, CHAT_TEMPLATE, "source.spm", "target.spm", "vocab.json"),
+    (TOKENIZER, TOKENIZER_CONFIG, CHAT_TEMPLATE, "source.spm", "target.spm", "spiece.model", "vocab.json"),
     needs=TOKENIZER,
 )
 SHRUNK = Contents("a pruned or quantized run", (*MODEL.files, *RESULTS, EVALUATION, REPORT), needs=CONFIG)

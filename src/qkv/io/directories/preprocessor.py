@@ -5,19 +5,42 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...data.media.images import Color, Filter, Pixels, Size, normalized, read, resized
+from ...core.spec import brief
+from ...data.media.images import Color, Filter, Pixels, Size, check_ratio, read, resized
 from ...nn.layers.patches import Patches
+from ...nn.models.base import ModelSpec
+from ...nn.models.dual_encoder import DualEncoder
 from ...nn.models.transformer import Transformer
-from .layout import PREPROCESSOR, read_json, write_json
+from .layout import PREPROCESSOR, PROCESSOR, read_json, write_json
 
 FILE = PREPROCESSOR
-_FILTERS: dict[int, Filter] = {0: "nearest", 2: "bilinear", 3: "bicubic"}  # by Pillow's numbers
+_FILTERS: dict[int, Filter] = {
+    0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming",
+}  # by Pillow's numbers  # fmt: skip
+
+_HALF = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
+USUAL: dict[str, dict[str, Any]] = {
+    "ViT": {"size": {"height": 224, "width": 224}, "resample": 2, **_HALF},
+    "DeiT": {"size": {"height": 256, "width": 256}, "resample": 3},
+    "Siglip": {"size": {"height": 224, "width": 224}, "resample": 3, **_HALF},
+    "CLIP": {
+        "size": {"shortest_edge": 224},
+        "crop_size": {"height": 224, "width": 224},
+        "do_center_crop": True,
+        "resample": 3,
+        "image_mean": [0.48145466, 0.4578275, 0.40821073],
+        "image_std": [0.26862954, 0.26130258, 0.27577711],
+    },
+}
+"""What a file leaves out, by the beginning of the name of transformers' class."""
+_SHORTEST = ("CLIP", "Siglip")  # classes for which one bare number is the shorter side
 
 
 @dataclass(frozen=True)
@@ -38,122 +61,221 @@ class Within:
 
 @dataclass(frozen=True)
 class Preprocessor:
-    """A picture in the model's size, normalized: (x / 255 − mean) / std.
+    """A picture in the model's size, normalized: (x · factor − mean) / std, each number computed as transformers does.
 
-    size: height and width that a picture is resized to; one number is the length of the shorter side.
-    crop: size of the center crop after that; None for no crop.
+    size: height and width that a picture is resized to; one number is the length of the shorter side; None for no resizing.
+    crop: size of the center crop after that, with black around a picture that is smaller; None for no crop.
     """
 
     color: Color
-    size: Size | int | Within
+    size: Size | int | Within | None
     crop: Size | None
     filter: Filter
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    factor: float = 1 / 255
 
     @classmethod
     def of(cls, folder: Path, spec: Transformer) -> Preprocessor:
         """The preprocessor of a model's directory. Raises ValueError if there is none, or one not supported."""
-        path = folder / FILE
-        if not path.is_file():
-            raise ValueError(
-                f"{folder} has no {FILE}, which says how pictures are resized and normalized; put the model's own there"
-            )
         seen = spec.output.embedding
         assert isinstance(seen, Patches)
+        config, path = config_of(folder)
         try:
-            config = {key: value for key, value in read_json(path).items() if value is not None}
-            return _read(config, seen.channels)
+            return _read({key: value for key, value in config.items() if value is not None}, seen.channels)
         except KeyError as error:
             raise ValueError(f"{path} lacks {error}") from None
         except (ValueError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"{path}: {error}") from None
 
+    @property
+    def statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """The mean and the deviation of brightness from 0 to 1 with which the numbers are the same."""
+        whole = 255 * self.factor
+        return tuple(one / whole for one in self.mean), tuple(one / whole for one in self.std)
+
     def read(self, path: str | Path) -> Pixels:
         """Read a picture from a file. Raises ValueError naming the file if it holds none."""
         return read(path, self.color)
 
-    def numbers(self, pixels: Pixels) -> NDArray[np.float32]:
-        """The model's input (C, H, W) for a picture."""
-        return normalized(self._drawn(pixels), self.mean, self.std)
+    def numbers(self, pixels: Pixels, where: str = "the picture") -> NDArray[np.float32]:
+        """The model's input (C, H, W) for a picture. Raises ValueError, naming it by `where`, if it is so long and narrow
+        that it can't be enlarged."""
+        drawn = self._drawn(pixels, where)
+        return np.stack([values[channel] for values, channel in zip(self._values, drawn, strict=True)])
 
-    def _drawn(self, pixels: Pixels) -> Pixels:
+    @cached_property
+    def _values(self) -> NDArray[np.float32]:
+        """The number of each brightness 0 … 255, for each channel."""
+        scaled = (np.arange(256) * self.factor).astype(np.float32)
+        mean, std = (np.asarray(numbers, np.float32)[:, None] for numbers in (self.mean, self.std))
+        values: NDArray[np.float32] = (scaled - mean) / std
+        return values
+
+    def _drawn(self, pixels: Pixels, where: str) -> Pixels:
         size = _size_of(pixels.shape[1:], self.size)
+        if isinstance(self.size, int):
+            check_ratio(pixels.shape[1:], (self.size, self.size), where)
         full = resized(pixels, size, self.filter)
-        if self.crop is None:
-            return full
-        top, left = ((have - want) // 2 for have, want in zip(size, self.crop, strict=True))
-        return full[:, top : top + self.crop[0], left : left + self.crop[1]]
+        return full if self.crop is None else _cropped(full, self.crop)
 
 
-def keep(folder: Path, target: Path, size: Size, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
-    """Write the preprocessor of a model's directory into that of a model trained from it, which stretches pictures to a size
-    and normalizes them by a mean and a deviation."""
-    if not (folder / FILE).is_file() or not isinstance(config := read_json(folder / FILE), dict):
+def is_there(folder: Path) -> bool:
+    """Whether a directory says how pictures are read."""
+    return any((folder / name).is_file() for name in (FILE, PROCESSOR))
+
+
+def config_of(folder: Path) -> tuple[dict[str, Any], Path]:
+    """The settings of a directory's processor of pictures and their file: `preprocessor_config.json`, or what
+    `processor_config.json` says of pictures. Raises ValueError if there is neither."""
+    path = folder / FILE
+    if path.is_file():
+        config = read_json(path)
+    elif (folder / PROCESSOR).is_file() and isinstance(both := read_json(folder / PROCESSOR), dict):
+        path, config = folder / PROCESSOR, both.get("image_processor")
+    else:
+        raise ValueError(
+            f"{folder} has no {FILE}, which says how pictures are resized and normalized; put the model's own there"
+        )
+    if not isinstance(config, dict):
+        raise ValueError(f"{path} has no settings of pictures")
+    return config, path
+
+
+def settings_of(task: object) -> dict[str, Any] | None:
+    """The settings of a task that reads pictures in one size; None for another. Padding, which no file says, becomes
+    stretching."""
+    image, mean, std, fit = (getattr(task, name, None) for name in ("image", "mean", "std", "fit"))
+    if not (image and mean and std):
+        return None
+    size = {"height": image[0], "width": image[1]}
+    crops = fit == "crop" and image[0] == image[1]
+    return {
+        "do_resize": True,
+        "size": {"shortest_edge": image[0]} if crops else size,
+        "resample": 2,
+        "do_center_crop": crops,
+        **({"crop_size": size} if crops else {}),
+        "do_rescale": True,
+        "rescale_factor": 1 / 255,
+        "do_normalize": True,
+        "image_mean": list(mean),
+        "image_std": list(std),
+    }
+
+
+def keep(folder: Path, target: Path, settings: Mapping[str, Any]) -> None:
+    """Write the preprocessor of a model's directory into that of a model trained from it, with the settings of its task."""
+    try:
+        config, _ = config_of(folder)
+    except ValueError:
         return
-    drawn = {"do_resize": True, "size": {"height": size[0], "width": size[1]}, "resample": 2}
-    scaled = {"do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True}
-    if any(config.get(key) for key in ("do_center_crop", "do_pad", "max_size")):
-        drawn |= {"do_center_crop": False, "do_pad": False, "max_size": None}
-    scaling = {**scaled, "image_mean": list(mean), "image_std": list(std)}
-    write_json(target / FILE, {**config, **drawn, **scaling})
+    drawn = dict(settings)
+    if any(config.get(key) for key in ("do_pad", "max_size")):
+        drawn |= {"do_pad": False, "max_size": None}
+    if not (drawn["do_center_crop"] or config.get("do_center_crop")):
+        del drawn["do_center_crop"]
+    write_json(target / FILE, {**config, **drawn})
+
+
+def write(folder: Path, spec: ModelSpec, task: object) -> None:
+    """Write how the task of a run reads pictures, for the class of transformers that does too, unless the directory says
+    it."""
+    settings = settings_of(task)
+    if settings is None or is_there(folder):
+        return
+    fills = isinstance(spec, DualEncoder) and spec.fills
+    kind = "Siglip" if fills else "CLIP" if isinstance(spec, DualEncoder) or settings["do_center_crop"] else "ViT"
+    write_json(folder / FILE, {"image_processor_type": f"{kind}ImageProcessor", **settings})
 
 
 def _read(config: Mapping[str, Any], channels: int) -> Preprocessor:
     """Raise KeyError for missing keys, ValueError for values that are not supported."""
-    for key in ("do_resize", "do_rescale"):
-        if not config.get(key, True):
-            raise ValueError(f"{key} is false, and what is built resizes pictures and reads 0 … 255 as 0 … 1")
-    if not math.isclose(config.get("rescale_factor", 1 / 255), 1 / 255, rel_tol=1e-3):
-        raise ValueError(f"rescale_factor is {config['rescale_factor']}, and what is built is 1/255")
+    kind = str(config.get("image_processor_type", config.get("feature_extractor_type", "")))
+    usual = next((values for name, values in USUAL.items() if kind.startswith(name)), {})
+    config = {**usual, **config}
     filter = config.get("resample", 2)
-    if filter not in _FILTERS:
+    if isinstance(filter, bool) or filter not in _FILTERS:
         known = ", ".join(f"{number} ({name})" for number, name in _FILTERS.items())
-        raise ValueError(f"resample is {filter}, and what is built is {known}")
+        raise ValueError(f"resample is {brief(filter)}, and what is built is {known}")
+    factor = float(config.get("rescale_factor", 1 / 255)) if config.get("do_rescale", True) else 1.0
+    if not (math.isfinite(factor) and factor > 0):
+        raise ValueError(f"rescale_factor is {factor}, and it is a number above 0, such as 1/255")
+    sizes = _sizes(config, kind)
     mean, std = (0.0,) * channels, (1.0,) * channels
     if config.get("do_normalize", True):
-        mean, std = tuple(config["image_mean"]), tuple(config["image_std"])
+        mean, std = (_channels(config[key], channels) for key in ("image_mean", "image_std"))
     if {len(mean), len(std)} != {channels}:
         raise ValueError(
             f"image_mean and image_std have {len(mean)} and {len(std)} channels, and the model reads {channels}"
         )
-    return Preprocessor("gray" if channels == 1 else "rgb", *_sizes(config), _FILTERS[filter], mean, std)
+    color: Color = "gray" if channels == 1 else "rgb"
+    return Preprocessor(color, *sizes, _FILTERS[filter], mean, std, factor)
 
 
-def _sizes(config: Mapping[str, Any]) -> tuple[Size | int | Within, Size | None]:
+def _channels(value: Any, channels: int) -> tuple[float, ...]:
+    return (float(value),) * channels if isinstance(value, int | float) else tuple(map(float, value))
+
+
+def _sizes(config: Mapping[str, Any], kind: str) -> tuple[Size | int | Within | None, Size | None]:
     """The size that pictures are resized to, and the center crop."""
-    if (within := _within(config)) is not None:
+    resizes = config.get("do_resize", True)
+    if resizes and (within := _within(config, kind)) is not None:
         return within, None
-    size, crop = _size(config["size"]), _size(config["crop_size"]) if config.get("do_center_crop") else None
-    if isinstance(crop, int) or (crop is None and isinstance(size, int)):
-        raise ValueError("it says one side alone, and a model reads a height and a width: give a crop_size of both")
-    drawn = (size, size) if isinstance(size, int) else size
-    if crop is not None and (crop[0] > drawn[0] or crop[1] > drawn[1]):
-        raise ValueError(f"crop_size is {crop}, more than the size {size} that pictures are drawn to")
+    size = _size(config["size"], not kind.startswith(_SHORTEST)) if resizes else None
+    crop = _size(config["crop_size"], square=True) if config.get("do_center_crop") else None
+    if isinstance(crop, int) or (crop is None and not isinstance(size, tuple)):
+        said = "it says one side alone" if resizes else "do_resize is false, so pictures have any size"
+        raise ValueError(f"{said}, and a model reads a height and a width: give a crop_size of both")
+    if any(side < 1 for one in (size, crop) if one is not None for side in (one if isinstance(one, tuple) else (one,))):
+        raise ValueError(f"a size is {size} and the crop {crop}, and sides have at least one pixel")
     return size, crop
 
 
-def _within(config: Mapping[str, Any]) -> Within | None:
+def _within(config: Mapping[str, Any], kind: str) -> Within | None:
     """Bounds of both sides, if the configuration has them. Older files give them as two numbers."""
     size = config["size"]
-    if isinstance(size, Mapping):
-        return Within(size["shortest_edge"], size["longest_edge"]) if "longest_edge" in size else None
-    return Within(int(size), int(config["max_size"])) if "max_size" in config else None
+    bounds = (
+        (size["shortest_edge"], size["longest_edge"]) if isinstance(size, Mapping) and "longest_edge" in size else None
+    )
+    if bounds is None and not isinstance(size, Mapping) and "max_size" in config:
+        bounds = int(size), int(config["max_size"])
+    if bounds is not None and not kind.startswith(("Yolos", "Detr")) and kind:
+        raise ValueError(f"size has a longest_edge, which is built for YolosImageProcessor, not for {brief(kind)}")
+    return None if bounds is None else Within(*bounds)
 
 
-def _size(sides: Any) -> Size | int:
-    """A height and a width, or the shorter side alone. One bare number is a square, as in older files."""
+def _size(sides: Any, square: bool) -> Size | int:
+    """A height and a width, or the shorter side alone. One bare number, as in older files, is a `square` or the shorter
+    side."""
     if isinstance(sides, Mapping):
         return int(sides["shortest_edge"]) if "shortest_edge" in sides else (int(sides["height"]), int(sides["width"]))
-    return (int(sides), int(sides))
+    return (int(sides), int(sides)) if square else int(sides)
 
 
-def _size_of(shape: tuple[int, ...], wanted: Size | int | Within) -> Size:
+def _size_of(shape: tuple[int, ...], wanted: Size | int | Within | None) -> Size:
     """The size that a picture of this height and width is resized to."""
+    height, width = shape
+    if wanted is None:
+        return height, width
     if isinstance(wanted, tuple):
         return wanted
     if isinstance(wanted, Within):
         return wanted.of(shape)
-    (height, width), shorter = shape, wanted
-    scale = shorter / min(height, width)
-    return (shorter, int(width * scale)) if height <= width else (int(height * scale), shorter)
+    longer = int(wanted * max(shape) / min(shape))
+    return (longer, wanted) if width <= height else (wanted, longer)
+
+
+def _cropped(pixels: Pixels, size: Size) -> Pixels:
+    """The middle of a picture. A picture that is smaller on a side stands in the middle of black, nearer to its end if the
+    difference is odd."""
+    have = pixels.shape[1:]
+    if any(one < want for one, want in zip(have, size, strict=True)):
+        around = [(max(want - one, 0) + 1) // 2 for one, want in zip(have, size, strict=True)]
+        whole = np.zeros((len(pixels), *map(max, have, size)), np.uint8)
+        whole[:, around[0] : around[0] + have[0], around[1] : around[1] + have[1]] = pixels
+        top, left = ((one - want) // 2 + pad for one, want, pad in zip(have, size, around, strict=True))
+        pixels = whole
+    else:
+        top, left = ((one - want) // 2 for one, want in zip(have, size, strict=True))
+    return pixels[:, top : top + size[0], left : left + size[1]]

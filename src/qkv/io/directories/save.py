@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -16,7 +17,8 @@ from ...data.tokenizers.tokenizer import Tokenizer
 from ...generation import Generation
 from ...nn.layers.quantized import quantized as is_quantized
 from ...nn.models.base import ModelSpec
-from ...nn.models.dual_encoder import DualEncoder
+from ...nn.models.build import AnyModel
+from ...nn.models.dual_encoder import DualEncoder, DualEncoderModel
 from ...nn.models.electra import published
 from ...nn.models.heads.sequence import SentenceVector
 from ...nn.models.transformer import Transformer, TransformerModel
@@ -24,7 +26,7 @@ from ...training.checkpoints.weights import model_tensors, replace_tensors
 from ..hub.equivalent import equivalent_specs
 from ..hub.files import open_weights
 from ..hub.quantized import stored
-from . import hub_save, sentence_transformers, sharded
+from . import hub_save, preprocessor, sentence_transformers, sharded
 from .layout import MODEL, RECIPE, TOKENIZER, WEIGHTS, note_written, read_text, replaceable, write_text
 from .origin import MODEL_TYPE, Origin, keep
 from .run_config import Use, for_auto_classes, start_of, usual_task, write_settings
@@ -33,7 +35,7 @@ Format = Literal["hub", "qkv"]
 # fmt: off
 COPIED = (
     "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
-    "preprocessor_config.json",
+    "preprocessor_config.json", "processor_config.json",
 )
 # fmt: on
 """Files of a Hub model that are copied unchanged."""
@@ -89,6 +91,8 @@ def save(
         )
     saved, check = model, replaceable(MODEL, model, overwrite)
     check_replaceable(target, check)
+    if to != "qkv" and isinstance(model, DualEncoderModel):
+        model = _with_end(model, tokenizer)
     if to != "qkv" and isinstance(model, TransformerModel):
         model = published(model)
         if to == "hub":  # unasked, a model is saved as it is, to the last bit
@@ -128,6 +132,7 @@ def save(
         else:
             if written is not None:
                 write_text(folder / RECIPE, written)
+            preprocessor.write(folder, model.spec, getattr(recipe, "task", None))
             if (
                 isinstance(getattr(model.spec, "head", None), SentenceVector)
                 and not (folder / sentence_transformers.MODULES).is_file()
@@ -140,6 +145,16 @@ def save(
             open_weights(folder)  # what was written can be read
     note_written(MODEL, saved, target)
     return target
+
+
+def _with_end(model: DualEncoderModel, tokenizer: Tokenizer | None) -> DualEncoderModel:
+    """The dual encoder with the token that ends its texts, which the Hub's configuration names."""
+    end = None if tokenizer is None else tokenizer.eos_id
+    if model.spec.end is not None or model.spec.fills or end is None:
+        return model
+    ending = copy(model)
+    ending.spec = model.spec.replace(end=end)
+    return ending
 
 
 def _copy(source: Path, folder: Path, allow_pickle: bool) -> None:
@@ -173,7 +188,7 @@ def _refusal(model: Any, origin: Origin | None, to: str | None) -> str | None:
 
 
 def _origin(
-    model: TransformerModel, tokenizer: Tokenizer | None, task: Use, labels: Sequence[str], before: Origin | None
+    model: AnyModel, tokenizer: Tokenizer | None, task: Use, labels: Sequence[str], before: Origin | None
 ) -> Origin:
     """The parts of the Hub configuration of a model trained here that are not of the model itself: its task, special tokens
     and labels. `before` is what the directory said that it was trained from, and counts for the rest."""
@@ -182,9 +197,10 @@ def _origin(
         config = {f"{role}_token_id": getattr(tokenizer, f"{role}_id") for role in ("bos", "eos", "pad")}
         if model.is_encoder_decoder:
             config |= {"decoder_start_token_id": start_of(tokenizer, task), "forced_eos_token_id": None}
-    elif tokenizer is not None and tokenizer.pad_id is not None and model.head is not None and model.head.takes_layout:
+    elif tokenizer is not None and tokenizer.pad_id is not None and hub_save.judges(model):
         config["pad_token_id"] = tokenizer.pad_id if config.get("pad_token_id") is None else config["pad_token_id"]
-    number = None if model.spec.head is None else model.spec.head.n_labels
+    head = getattr(model.spec, "head", None)
+    number = None if head is None else head.n_labels
     if labels and number not in (None, len(labels)):
         warnings.warn(
             f"{number} labels have no names: {counted(len(labels), 'name')} {'is' if len(labels) == 1 else 'are'} given",

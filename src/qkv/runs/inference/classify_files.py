@@ -51,7 +51,8 @@ def classify_files(
     processor, classes = Preprocessor.of(run.path, run.model.spec), labels_of(run, head.labels)
     predictions: list[Classified] = []
     for start in range(0, len(paths), _AT_ONCE):
-        numbers = [processor.numbers(processor.read(path)) for path in paths[start : start + _AT_ONCE]]
+        some = paths[start : start + _AT_ONCE]
+        numbers = [processor.numbers(processor.read(path), str(path)) for path in some]
         inputs = torch.from_numpy(np.stack(numbers)).to(run.model.device)
         predictions += ranked(run, classes, run.model(inputs).float().cpu())
     return predictions

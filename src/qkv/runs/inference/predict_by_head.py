@@ -143,7 +143,7 @@ def _objects(run: LoadedModel, paths: Sequence[str], *, threshold: float = SHOWN
     processor, classes = Preprocessor.of(run.path, spec), labels_of(run, spec.head.labels)
     for path in paths:
         pixels = processor.read(path)
-        ids = torch.from_numpy(processor.numbers(pixels))[None]
+        ids = torch.from_numpy(processor.numbers(pixels, str(path)))[None]
         (detected,) = detections(model_outputs(run.model, Batch({"ids": ids}).to(run.model.device)))
         objects = detected.surer(threshold).surest_first()
         yield detection_prediction(classes, processor.read, path, pixels.shape[1:], objects)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...data.media.images import check_ratio
 from ...io.directories.preprocessor import Preprocessor
 from ...nn.models.dual_encoder import DualEncoder, DualEncoderModel
 from ..tasks.classes import Classified
@@ -36,7 +36,7 @@ def towers_of(run: LoadedModel) -> Towers:
         towers = task.towers(run)
     else:
         task = Retrieve().of_model(spec)
-        towers = replace(task.towers(run), picture=lambda path: _of_hub(run, path))
+        towers = replace(task.towers(run), picture=_as_directory_says(run))
 
     def rows(texts: Sequence[str]) -> list[Any]:
         made = towers.rows(texts)
@@ -46,16 +46,18 @@ def towers_of(run: LoadedModel) -> Towers:
     return replace(towers, rows=rows)
 
 
-def _of_hub(run: LoadedModel, path: str) -> NDArray[np.float32]:
-    if run.path is None:
-        raise ValueError(
-            "this model has no directory with a preprocessor_config.json, which says how it reads pictures"
-        )
-    processor = Preprocessor.of(run.path, cast(DualEncoder, run.model.spec).image)
-    pixels = processor.read(path)
-    if isinstance(processor.size, int):
-        check_ratio(pixels.shape[1:], (processor.size, processor.size), str(path))
-    return processor.numbers(pixels)
+def _as_directory_says(run: LoadedModel) -> Callable[[str], NDArray[np.float32]]:
+    """A function that reads picture files as a model of the Hub does; its settings are read when they are first needed."""
+
+    @cache
+    def processor() -> Preprocessor:
+        if run.path is None:
+            raise ValueError(
+                "this model has no directory with a preprocessor_config.json, which says how it reads pictures"
+            )
+        return Preprocessor.of(run.path, cast(DualEncoder, run.model.spec).image)
+
+    return lambda path: processor().numbers(processor().read(path), path)
 
 
 def zero_shot(

@@ -14,9 +14,10 @@ from ...data.task import Task
 from ...data.tokenizers.protocol import Encoder
 from ...io.directories.layout import CONFIG, RECIPE, TOKENIZER_CONFIG, read_json, read_text
 from ...io.directories.locate import is_hub, locate
-from ...io.directories.preprocessor import FILE, Preprocessor
+from ...io.directories.preprocessor import Preprocessor, is_there
 from ...io.directories.spec import spec_of
 from ...nn.layers.patches import Patches
+from ...nn.models.dual_encoder import DualEncoder
 from ...nn.models.heads.sequence import SequenceClassifier
 from ...nn.models.heads.text import Head
 from ...nn.models.transformer import Transformer
@@ -179,13 +180,13 @@ def _scaling(task: Task, directory: str) -> Mapping[str, Any]:
     before, spec = _task_in(folder, task), spec_of(directory)
     if before is not None:
         return {name: getattr(before, name) for name in type(task).from_data}
+    spec = spec.image if isinstance(spec, DualEncoder) else spec
     if not isinstance(spec, Transformer) or not is_hub(folder):
         return {}
     known: dict[str, Any] = {}
-    if isinstance(spec.output.embedding, Patches) and (folder / FILE).is_file():
+    if isinstance(spec.output.embedding, Patches) and is_there(folder):
         try:
-            how = Preprocessor.of(folder, spec)
-            known |= {"mean": how.mean, "std": how.std}
+            known |= dict(zip(("mean", "std"), Preprocessor.of(folder, spec).statistics, strict=True))
         except ValueError as error:
             warnings.warn(f"{error}; pictures are scaled by mean and deviation of the training pictures", stacklevel=2)
     if getattr(spec.head, "n_labels", None) == 1:  # the scores of a regression, as they are

@@ -63,9 +63,8 @@ def _write(prepared: Prepared, out: Path) -> None:
         prepared.tokenizer.save(out / TOKENIZER)
     if directory and not (out / ORIGIN).is_file() and (origin := origin_after(recipe, prepared.use)) is not None:
         origins.keep(out, origin)
-    size, mean, std = (getattr(recipe.task, name, None) for name in ("image", "mean", "std"))
-    if directory and size and mean and std:
-        preprocessor.keep(locate(directory), out, size, mean, std)
+    if directory and (drawn := preprocessor.settings_of(recipe.task)) is not None:
+        preprocessor.keep(locate(directory), out, drawn)
     if directory and isinstance(getattr(spec, "head", None), SentenceVector):
         sentence_transformers.keep(locate(directory), out)
     write_settings(out, spec, prepared.use, recipe.generation, None, prepared.tokenizer is not None)

@@ -16,6 +16,7 @@ from qkv.data.task import RandomContext
 from qkv.runs.inference.run import Run, load
 from qkv.runs.recipes.recipe import Recipe
 from qkv.runs.tasks.image_text_retrieval.task import Retrieve
+from qkv.runs.tasks.image_text_retrieval.towers import candidates
 from qkv.runs.train.tokenizer import make
 from qkv.runs.train.train import train
 
@@ -98,6 +99,22 @@ def test_bad_pictures_and_texts_are_told(run: Run, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="holds no pictures and no lines"):
         (tmp_path / "empty").mkdir()
         run.predict(["a cross"], among=str(tmp_path / "empty"))
+
+
+def test_candidates_in_a_file_are_texts_and_pictures_that_are_there(run: Run, tmp_path: Path) -> None:
+    """Names count in the folder of the file too; what is missing is told with its line."""
+    Image.new("RGB", (32, 32)).save(tmp_path / "here.png")
+    listed = tmp_path / "listed.txt"
+    listed.write_text("\ufeffa red circle\nhere.png\n\na cat.png as a text\n", encoding="utf-8")
+    assert candidates(listed) == ["a red circle", str(tmp_path / "here.png"), "a cat.png as a text"]
+    listed.write_text("a red circle\n\ngone.png\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"listed\.txt, line 3: there is no picture 'gone\.png'"):
+        run.predict(["a cross"], among=str(listed))
+    listed.write_bytes("ein Kreis\nein grünes Kreuz".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"listed\.txt' is not UTF-8: the byte 17 begins no character"):
+        run.predict(["a cross"], among=str(listed))
+    with pytest.raises(ValueError, match=r"there is no picture 'nowhere\.png'"):
+        run.predict(["nowhere.png"], among=["a cross", "a circle"])
 
 
 def test_a_picture_that_would_fill_memory_is_refused_and_skipped(run: Run, tmp_path: Path) -> None:

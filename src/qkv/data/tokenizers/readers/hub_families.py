@@ -89,8 +89,13 @@ XLM_ROBERTA = TokenizerFamily(
 _ALBERT_ROLES = {"bos": "[CLS]", "eos": "[SEP]", "unk": "<unk>", "pad": "<pad>", **_CLS_SEP_MASK}
 ALBERT = TokenizerFamily("albert", "sentencepiece", ("AlbertTokenizer",), ("albert",), _ALBERT_ROLES, "cls-sep")
 
+_SIGLIP_MODELS, _SIGLIP_ROLES = ("siglip", "siglip_text_model"), {"eos": "</s>", "unk": "<unk>", "pad": "</s>"}
+SIGLIP = TokenizerFamily(
+    "siglip", "sentencepiece", ("SiglipTokenizer",), _SIGLIP_MODELS, _SIGLIP_ROLES, adds=(False, True)
+)
+
 WAV2VEC2 = TokenizerFamily("wav2vec2", "characters", ("Wav2Vec2CTCTokenizer",), ("wav2vec2", "hubert"), _SLASHED)
 
-FAMILIES = (BERT, GPT2, ROBERTA, CLIP, QWEN2, T5, LLAMA, GEMMA, BIG_BIRD, MARIAN, XLM_ROBERTA, ALBERT, WAV2VEC2)
+FAMILIES = (BERT, GPT2, ROBERTA, CLIP, QWEN2, T5, LLAMA, GEMMA, BIG_BIRD, MARIAN, XLM_ROBERTA, ALBERT, SIGLIP, WAV2VEC2)
 BY_CLASS = {name: family for family in FAMILIES for name in family.classes}
 BY_MODEL_TYPE = {name: family for family in FAMILIES for name in family.model_types}

@@ -24,8 +24,9 @@ from ..tokenizer_json import ALL_ROLES, Parts, TokenizerExtra, checked, library_
 from ..usual_calls import CALLED, NO_LIMIT
 from . import tiktoken, vocab_files
 from .hub_config import CONFIG, HubConfig, put_template, with_config
-from .hub_families import ALBERT, BERT, CLIP, MARIAN, QWEN2, WAV2VEC2, XLM_ROBERTA, TokenizerFamily
+from .hub_families import ALBERT, BERT, CLIP, MARIAN, QWEN2, SIGLIP, WAV2VEC2, XLM_ROBERTA, TokenizerFamily
 from .marian import SOURCE, TARGET, VOCABULARY, marian
+from .siglip import PIECES, siglip
 from .xlm_roberta_albert import albert, xlm_roberta
 
 MERGES_OF = {"vocab.json": "merges.txt", "encoder.json": "vocab.bpe"}
@@ -71,6 +72,9 @@ def read(path: str | Path) -> Parts:
 def _find_file(folder: Path) -> Path:
     """Find a folder's tokenizer file: tokenizer.json, Marian's source.spm, the file of the named family, or any other."""
     models = sorted(path for path in folder.iterdir() if path.suffix in MODELS)
+    family = HubConfig.read(folder).family
+    if family is SIGLIP and (folder / PIECES).is_file():
+        return folder / PIECES  # which alone transformers reads
     if (folder / tokenizer_json.FILE).is_file():
         return folder / tokenizer_json.FILE
     if (folder / SOURCE).is_file():
@@ -85,7 +89,6 @@ def _find_file(folder: Path) -> Path:
         "vocab.txt": [folder / "vocab.txt"],
         "tiktoken": sorted(folder.glob(f"*{tiktoken.SUFFIX}"))[:1],
     }
-    family = HubConfig.read(folder).family
     wanted = [*(files[family.files] if family else []), *(path for group in files.values() for path in group)]
     path = next((path for path in wanted if path.is_file()), None)
     if path is None:
@@ -218,6 +221,8 @@ def _from_sentencepiece(path: Path) -> Parts:
         return _finished(xlm_roberta(model), config, family)
     if family is ALBERT:
         return _finished(albert(model, config), config, family)
+    if family is SIGLIP:
+        return _finished(siglip(model, config), config, family)
     parts = _finished(pipeline(model, _sentinels(model, family, config)), config, family)
     if parts.extra.roles is None:
         parts = Parts(parts.raw, TokenizerExtra(_model_roles(model), config=parts.extra.config))

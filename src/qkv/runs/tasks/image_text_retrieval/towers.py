@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ....core.spec import counted
+from ....core.spec import brief, counted
 from ....data.batching.numpy_batch import Array
 from ....data.media.image_files import SUFFIXES
 from ....generation.prompts import padded
@@ -22,6 +22,7 @@ from ..classes import Classified, classified
 from .templates import prompts
 
 _PICTURES, _TEXTS = 32, 256  # in a batch
+_LONGEST_NAME = 1000  # characters
 
 
 @dataclass(frozen=True)
@@ -98,18 +99,24 @@ class Towers:
         return unit(vectors) if normalize else vectors
 
 
-def is_picture(text: str) -> bool:
-    """Whether a text is the name of a picture file that exists."""
+def is_picture(text: str, where: str = "") -> bool:
+    """Whether a text is the name of a picture file. Raises ValueError, naming it after `where`, if it is one word that ends
+    like such a name, and there is no file."""
     try:
-        return Path(text).suffix.lower() in SUFFIXES and Path(text).expanduser().is_file()
+        named = Path(text).suffix.lower() in SUFFIXES
+        there = named and Path(text).expanduser().is_file()
     except (OSError, ValueError, RuntimeError):  # no text that a name can be
         return False
+    if named and not there and len(text.split()) == 1:
+        raise ValueError(f"{where}there is no picture {brief(text)}")
+    return there
 
 
 def candidates(among: str | Path | Sequence[str]) -> list[str]:
-    """Candidates of a search: the pictures in a folder, the lines of a text file, or a list as it is.
+    """Candidates of a search: the pictures in a folder, the lines of a text file, or a list as it is. A line may be the name
+    of a picture, also one in the file's folder.
 
-    Raises ValueError if there are none.
+    Raises ValueError if there are none, for a picture that is missing, and for a file that is not UTF-8.
     """
     if not isinstance(among, str | Path):
         found, what = [str(one) for one in among], "the list of candidates"
@@ -118,7 +125,7 @@ def candidates(among: str | Path | Sequence[str]) -> list[str]:
         if path.is_dir():
             found = sorted(str(one) for one in path.rglob("*") if one.suffix.lower() in SUFFIXES and one.is_file())
         elif path.is_file() and path.suffix.lower() not in SUFFIXES:
-            found = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+            found = list(_listed(path))
         else:
             raise ValueError(
                 f"there is no folder or file of lines {what}; name one with pictures or texts to search among"
@@ -126,6 +133,24 @@ def candidates(among: str | Path | Sequence[str]) -> list[str]:
     if not found:
         raise ValueError(f"{what} holds no pictures and no lines, so there is nothing to search among")
     return found
+
+
+def _listed(path: Path) -> Iterator[str]:
+    """The lines of a file that are not empty."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{brief(path)} is not UTF-8: the byte {error.start + 1:,} begins no character; save it as UTF-8"
+        ) from None
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        beside = path.parent / text
+        if text and len(text) < _LONGEST_NAME and beside.suffix.lower() in SUFFIXES and beside.is_file():
+            yield str(beside)
+        elif text:
+            is_picture(text, f"{path}, line {number:,}: ")
+            yield text
 
 
 def options_of(value: str | Iterable[object]) -> list[str]:
