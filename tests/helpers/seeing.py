@@ -43,7 +43,7 @@ def save_idefics3(folder: Path) -> tuple[Any, Any]:
     )
     processor = Idefics3Processor(images, tokenizer, image_seq_len=4)
     text = {"vocab_size": len(tokenizer), "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2}
-    text |= {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256, "model_type": "llama"}
+    text |= {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512, "model_type": "llama"}
     text |= {"eos_token_id": 0, "bos_token_id": 0, "pad_token_id": 0}
     vision = {"hidden_size": 16, "intermediate_size": 28, "num_hidden_layers": 2, "num_attention_heads": 2}
     vision |= {"image_size": SIDE, "patch_size": 3}

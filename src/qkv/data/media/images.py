@@ -29,6 +29,9 @@ Color = Literal["rgb", "gray"]
 Fit = Literal["crop", "stretch", "pad"]
 Filter = Literal["bilinear", "bicubic", "lanczos", "box", "hamming", "nearest"]
 
+FILTERS: dict[int, Filter] = {
+    0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming",
+}  # by Pillow's numbers, which files of the Hub have  # fmt: skip
 CHANNELS: dict[Color, int] = {"rgb": 3, "gray": 1}
 MOST_PIXELS = 64 << 20  # in one image; a decoded one takes up to 3 bytes per pixel
 MOST_SIDE = 65_535  # the limit of JPEG; for an image of a single line, Pillow needs many times its size
@@ -274,6 +277,23 @@ def normalized(pixels: NDArray[Any], mean: tuple[float, ...], std: tuple[float, 
     out: NDArray[np.float32] = np.multiply(pixels, scale[:, None, None], dtype=np.float32)
     np.subtract(out, shift[:, None, None], out=out)
     return out
+
+
+def by_table(
+    pixels: Pixels, mean: tuple[float, ...], std: tuple[float, ...], factor: float = 1 / 255
+) -> NDArray[np.float32]:
+    """(x · factor − mean) / std for each channel of (C, H, W), each number rounded as in transformers: after each step."""
+    scaled = (np.arange(256) * factor).astype(np.float32)
+    mean_, std_ = (np.asarray(numbers, np.float32)[:, None] for numbers in (mean, std))
+    return np.stack([values[channel] for values, channel in zip((scaled - mean_) / std_, pixels, strict=True)])
+
+
+def filter_of(number: object) -> Filter:
+    """The filter of one of Pillow's numbers. Raises ValueError for another number."""
+    if isinstance(number, bool) or not isinstance(number, int) or number not in FILTERS:
+        known = ", ".join(f"{number} ({name})" for number, name in FILTERS.items())
+        raise ValueError(f"resample is {brief(number)}, and what is built is {known}")
+    return FILTERS[number]
 
 
 def denormalized(numbers: NDArray[Any], mean: tuple[float, ...], std: tuple[float, ...]) -> Pixels:

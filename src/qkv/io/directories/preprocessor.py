@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.spec import brief
-from ...data.media.images import Color, Filter, Pixels, Size, check_ratio, read, resized
+from ...data.media.images import Color, Filter, Pixels, Size, by_table, check_ratio, filter_of, read, resized
 from ...nn.layers.patches import Patches
 from ...nn.models.base import ModelSpec
 from ...nn.models.dual_encoder import DualEncoder
@@ -21,10 +20,6 @@ from ...nn.models.transformer import Transformer
 from .layout import PREPROCESSOR, PROCESSOR, read_json, write_json
 
 FILE = PREPROCESSOR
-_FILTERS: dict[int, Filter] = {
-    0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming",
-}  # by Pillow's numbers  # fmt: skip
-
 _HALF = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
 USUAL: dict[str, dict[str, Any]] = {
     "ViT": {"size": {"height": 224, "width": 224}, "resample": 2, **_HALF},
@@ -101,16 +96,7 @@ class Preprocessor:
     def numbers(self, pixels: Pixels, where: str = "the picture") -> NDArray[np.float32]:
         """The model's input (C, H, W) for a picture. Raises ValueError, naming it by `where`, if it is so long and narrow
         that it can't be enlarged."""
-        drawn = self._drawn(pixels, where)
-        return np.stack([values[channel] for values, channel in zip(self._values, drawn, strict=True)])
-
-    @cached_property
-    def _values(self) -> NDArray[np.float32]:
-        """The number of each brightness 0 … 255, for each channel."""
-        scaled = (np.arange(256) * self.factor).astype(np.float32)
-        mean, std = (np.asarray(numbers, np.float32)[:, None] for numbers in (self.mean, self.std))
-        values: NDArray[np.float32] = (scaled - mean) / std
-        return values
+        return by_table(self._drawn(pixels, where), self.mean, self.std, self.factor)
 
     def _drawn(self, pixels: Pixels, where: str) -> Pixels:
         size = _size_of(pixels.shape[1:], self.size)
@@ -194,10 +180,7 @@ def _read(config: Mapping[str, Any], channels: int) -> Preprocessor:
     kind = str(config.get("image_processor_type", config.get("feature_extractor_type", "")))
     usual = next((values for name, values in USUAL.items() if kind.startswith(name)), {})
     config = {**usual, **config}
-    filter = config.get("resample", 2)
-    if isinstance(filter, bool) or filter not in _FILTERS:
-        known = ", ".join(f"{number} ({name})" for number, name in _FILTERS.items())
-        raise ValueError(f"resample is {brief(filter)}, and what is built is {known}")
+    filter = filter_of(config.get("resample", 2))
     factor = float(config.get("rescale_factor", 1 / 255)) if config.get("do_rescale", True) else 1.0
     if not (math.isfinite(factor) and factor > 0):
         raise ValueError(f"rescale_factor is {factor}, and it is a number above 0, such as 1/255")
@@ -210,7 +193,7 @@ def _read(config: Mapping[str, Any], channels: int) -> Preprocessor:
             f"image_mean and image_std have {len(mean)} and {len(std)} channels, and the model reads {channels}"
         )
     color: Color = "gray" if channels == 1 else "rgb"
-    return Preprocessor(color, *sizes, _FILTERS[filter], mean, std, factor)
+    return Preprocessor(color, *sizes, filter, mean, std, factor)
 
 
 def _channels(value: Any, channels: int) -> tuple[float, ...]:

@@ -29,6 +29,13 @@ class TextWithFiles(str):
         return made
 
 
+class MediaInPlace(NamedTuple):
+    """The numbers of the media that a file becomes, and the ids that stand in its place."""
+
+    media: list[Array]
+    ids: list[int]
+
+
 @dataclass(frozen=True, eq=False)
 class MediumReader:
     """How a model reads one kind of media.
@@ -39,6 +46,7 @@ class MediumReader:
     read:   a file, or what else `data.media.given` takes, as the numbers that the model reads. Raises ValueError.
     tokens: how many vectors numbers of a shape become.
     before, after: ids around the vectors of each medium.
+    cut:    a file as several media, such as the tiles of a picture; by default, it is one.
     """
 
     name: str
@@ -48,6 +56,14 @@ class MediumReader:
     tokens: Callable[[tuple[int, ...]], int]
     before: tuple[int, ...] = ()
     after: tuple[int, ...] = ()
+    cut: Callable[[object], MediaInPlace] | None = None
+
+    def place(self, file: object) -> MediaInPlace:
+        """The media of a file. Raises ValueError if it can't be read."""
+        if self.cut is not None:
+            return self.cut(file)
+        numbers = self.read(file)
+        return MediaInPlace([numbers], [*self.before, *[self.token] * self.tokens(numbers.shape), *self.after])
 
 
 @runtime_checkable
@@ -78,15 +94,16 @@ def placed(ids: Sequence[int], readers: Sequence[MediumReader], files: Files, wh
     """
     by_token = {reader.token: reader for reader in readers}
     check_counts({reader.marker: list(ids).count(reader.token) for reader in readers}, readers, files, where)
-    arrays = {reader.name: [reader.read(file) for file in files.get(reader.name, ())] for reader in readers}
-    left = {name: iter(found) for name, found in arrays.items()}
+    found = {reader.name: [reader.place(file) for file in files.get(reader.name, ())] for reader in readers}
+    left = {name: iter(places) for name, places in found.items()}
     made, origins = list[int](), list[int]()
     for i, token in enumerate(ids):
         reader = by_token.get(token)
-        span = [token] if reader is None else _span(reader, next(left[reader.name]))
+        span = [token] if reader is None else next(left[reader.name]).ids
         made += span
         origins += [i] * len(span)
-    return PlacedMedia(made, origins, {name: found for name, found in arrays.items() if found})
+    media = {name: [numbers for place in places for numbers in place.media] for name, places in found.items() if places}
+    return PlacedMedia(made, origins, media)
 
 
 def asked(
@@ -106,10 +123,6 @@ def asked(
         rows.append(one.ids)
         found.append(one.media)
     return rows, found
-
-
-def _span(reader: MediumReader, numbers: Array) -> list[int]:
-    return [*reader.before, *[reader.token] * reader.tokens(numbers.shape), *reader.after]
 
 
 def check_counts(

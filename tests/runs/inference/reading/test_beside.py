@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -68,18 +71,41 @@ def test_what_a_directory_lacks_is_one_sentence(hub: tuple[Path, Any, Any], pict
     assert readers_of(run)[0].tokens(tuple(pixels[0].shape)) == 4
 
 
-def test_tiles_are_left_out_with_a_warning(hub: tuple[Path, Any, Any], tmp_path: Path) -> None:
-    import json
-    import shutil
-
+@pytest.mark.parametrize("size", [(30, 21), (9, 50), (12, 12), (1, 500)])
+def test_tiles_and_their_places_are_those_of_transformers(
+    hub: tuple[Path, Any, Any], size: tuple[int, int], tmp_path: Path
+) -> None:
+    """To the last bit and token for token; `processor_config.json` holds the settings since transformers 5."""
     folder = Path(shutil.copytree(hub[0], tmp_path / "tiles"))
+    (folder / "preprocessor_config.json").unlink()
+    theirs, processor = hub[1:]
+    processor = copy.deepcopy(processor)
+    processor.image_processor.do_image_splitting = True
+    processor.save_pretrained(folder)
+    picture = Image.fromarray(np.random.default_rng(1).integers(0, 256, (*size, 3), np.uint8))
+    text = "what is <image>, a red circle?"
+    run, wanted = qkv.load(folder), processor(text=text, images=[picture], return_tensors="pt")
+    ids, media = prompts(run, [TextWithFiles(text, {"image": (picture,)})])
+    assert ids[0] == wanted.input_ids[0].tolist()
+    assert np.array_equal(np.stack(media[0]["image"]), wanted.pixel_values[0].numpy())
+    assert len(media[0]["image"]) > 1
+    made = theirs.generate(**wanted, max_new_tokens=4, do_sample=False, eos_token_id=None)[0, -4:]
+    output = run.generate(text, images=[picture], max_new_tokens=4, min_new_tokens=4, num_beams=1)
+    assert output == processor.tokenizer.decode(made, skip_special_tokens=True)
+
+
+def test_a_processor_that_is_not_supported_is_told(hub: tuple[Path, Any, Any], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(hub[0], tmp_path / "other"))
     config = json.loads((folder / "preprocessor_config.json").read_text())
-    (folder / "preprocessor_config.json").write_text(json.dumps({**config, "do_image_splitting": True}))
-    with pytest.warns(UserWarning, match=f"tiles, and here each is read whole, in {SIDE} × {SIDE} pixels"):
-        readers_of(qkv.load(folder))
-    (folder / "preprocessor_config.json").write_text(json.dumps({**config, "resample": 2}))
-    with pytest.raises(ValueError, match="resample is 2, and what is built is 1"):
-        readers_of(qkv.load(folder))
+    for changes, said in (
+        ({"resample": 7}, "resample is 7, and what is built is 0 .nearest., 1"),
+        ({"size": {"longest_edge": 0}}, "it has a longest_edge of 0"),
+        ({"image_mean": [0.5]}, "have 1 and 3 channels"),
+        ({"do_normalize": False}, "do_normalize is false"),
+    ):
+        (folder / "preprocessor_config.json").write_text(json.dumps({**config, **changes}))
+        with pytest.raises(ValueError, match=said):
+            readers_of(qkv.load(folder))
 
 
 def test_a_conversation_with_pictures_is_that_of_its_processor_in_transformers(

@@ -26,7 +26,6 @@ from . import tiktoken, vocab_files
 from .hub_config import CONFIG, HubConfig, put_template, with_config
 from .hub_families import ALBERT, BERT, CLIP, MARIAN, QWEN2, SIGLIP, WAV2VEC2, XLM_ROBERTA, TokenizerFamily
 from .marian import SOURCE, TARGET, VOCABULARY, marian
-from .siglip import PIECES, siglip
 from .xlm_roberta_albert import albert, xlm_roberta
 
 MERGES_OF = {"vocab.json": "merges.txt", "encoder.json": "vocab.bpe"}
@@ -73,8 +72,8 @@ def _find_file(folder: Path) -> Path:
     """Find a folder's tokenizer file: tokenizer.json, Marian's source.spm, the file of the named family, or any other."""
     models = sorted(path for path in folder.iterdir() if path.suffix in MODELS)
     family = HubConfig.read(folder).family
-    if family is SIGLIP and (folder / PIECES).is_file():
-        return folder / PIECES  # which alone transformers reads
+    if family is SIGLIP and (folder / "spiece.model").is_file():
+        return folder / "spiece.model"  # which alone transformers reads
     if (folder / tokenizer_json.FILE).is_file():
         return folder / tokenizer_json.FILE
     if (folder / SOURCE).is_file():
@@ -222,6 +221,8 @@ def _from_sentencepiece(path: Path) -> Parts:
     if family is ALBERT:
         return _finished(albert(model, config), config, family)
     if family is SIGLIP:
+        from .siglip import siglip  # imported here: other tokenizers do without
+
         return _finished(siglip(model, config), config, family)
     parts = _finished(pipeline(model, _sentinels(model, family, config)), config, family)
     if parts.extra.roles is None:

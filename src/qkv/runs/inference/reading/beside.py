@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +16,21 @@ from ....data.media import given
 from ....data.media.square_pictures import SquarePictures
 from ....data.readers.jsonl import with_paths
 from ....data.tokenizers.chat.messages import Messages, Tools, check_messages, files_in, messages_in
-from ....io.directories.layout import PREPROCESSOR, read_json
-from ....io.directories.preprocessor import Preprocessor
+from ....io.directories.preprocessor import Preprocessor, config_of
 from ....nn.layers.patches import Patches
 from ....nn.models.joint import Medium, Tower
 from ....nn.models.transformer import Transformer
 from ...tasks import media
-from ...tasks.media import MediumReader, ReadsMedia, TextWithFiles
+from ...tasks.media import MediaInPlace, MediumReader, ReadsMedia, TextWithFiles
 from .. import unknown_words
 from ..loaded import LoadedModel, TextMedia
 
 Given = Sequence[object] | object | None
 """Files of one kind: a path, the bytes of a file, an array, a picture of Pillow, or a list of these."""
 
-AROUND = ("<fake_token_around_image>", "<global-img>")
-"""Tokens that Idefics 3 and SmolVLM have before the vectors of a whole picture; the first also stands after them."""
+FAKE, WHOLE, TILE = "<fake_token_around_image>", "<global-img>", "<row_{}_col_{}>"
+"""Tokens of Idefics 3 and SmolVLM: before each tile and around a whole picture, then which of them it is."""
+_MOST_TILES = 6  # in a row and in a column, for which there are tokens
 
 
 def readers_of(run: LoadedModel) -> tuple[MediumReader, ...]:
@@ -175,7 +174,7 @@ def with_files(
 
 
 def _of_directory(run: LoadedModel, medium: Medium) -> MediumReader:
-    """Pictures whole and in one size, without the tiles into which some processors cut them."""
+    """Pictures as the processor of a directory reads them: in one size, or in tiles and then whole."""
     tower = medium.reads
     if medium.name != "image" or not isinstance(tower, Tower):
         raise ValueError(
@@ -191,30 +190,47 @@ def _of_directory(run: LoadedModel, medium: Medium) -> MediumReader:
     def read(file: object) -> Array:
         return np.asarray(processor.numbers(given.picture(file, processor.color)))
 
-    first, whole = ([words.id(name)] if words.raw.token_to_id(name) is not None else [] for name in AROUND)
     marker = words.raw.id_to_token(medium.token)
     if marker is None:
         raise ValueError(f"{run.name} has no token {medium.token} in its tokenizer, the place of a picture")
-    return MediumReader(
-        "image", marker, medium.token, read, medium.tokens_of, before=(*first, *whole), after=tuple(first)
+    cut = _squares(run, medium, marker, processor) if isinstance(processor, SquarePictures) else None
+    return MediumReader("image", marker, medium.token, read, medium.tokens_of, cut=cut)
+
+
+def _squares(
+    run: LoadedModel, medium: Medium, marker: str, processor: SquarePictures
+) -> Callable[[object], MediaInPlace]:
+    """A function that reads a picture as Idefics 3 and SmolVLM do: as its tiles, row by row, and the whole of it."""
+    names = [TILE.format(row, column) for row in range(1, _MOST_TILES + 1) for column in range(1, _MOST_TILES + 1)]
+    known = [name for name in (marker, FAKE, WHOLE, *names) if run.words.raw.token_to_id(name) is not None]
+    tokenizer = run.words.reading(*known)
+
+    def cut(file: object) -> MediaInPlace:
+        made = processor.squares(given.picture(file, processor.color))
+        text = squares_in_words(made.rows, made.columns, marker * medium.tokens_of(made.numbers.shape[1:]))
+        return MediaInPlace(list(made.numbers), tokenizer.encode(text))
+
+    return cut
+
+
+def squares_in_words(rows: int, columns: int, square: str) -> str:
+    """The text in the place of a picture: each row of tiles on a line, an empty line, and the whole picture; `square` is the
+    text of one square."""
+    tiles = (
+        "".join(f"{FAKE}{TILE.format(row, column)}{square}" for column in range(1, columns + 1)) + "\n"
+        for row in range(1, rows + 1)
     )
+    return "".join(tiles) + "\n" * (rows > 0) + f"{FAKE}{WHOLE}{square}{FAKE}"
 
 
 def _processor(folder: Path, tower: Tower) -> Preprocessor | SquarePictures:
-    """How pictures become numbers. Warns if the model's own processor would also cut them into tiles."""
-    patches, path = tower.stack.embedding, folder / PREPROCESSOR
+    """How pictures become numbers. Raises ValueError if the directory doesn't say it."""
+    patches = tower.stack.embedding
+    config, path = config_of(folder)
     try:
-        squares = None
-        if isinstance(patches, Patches) and path.is_file():
-            squares = SquarePictures.of(read_json(path), patches.channels)
+        squares = SquarePictures.of(config, patches.channels) if isinstance(patches, Patches) else None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     if squares is None:
         return Preprocessor.of(folder, Transformer(d_model=tower.width, encoder=tower.stack, head=None))
-    if squares.tiles:
-        warnings.warn(
-            f"{folder} cuts large pictures into tiles, and here each is read whole, in {squares.side} × "
-            f"{squares.side} pixels; small writing may be lost",
-            stacklevel=6,
-        )
     return squares
