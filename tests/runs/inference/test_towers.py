@@ -4,6 +4,8 @@ directories that qkv wrote, which are trained further."""
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 import torch
 from comparing import save_clip, save_siglip
 from PIL import Image
+from safetensors.torch import load_file
 from small_recipes import FEW, prepared
 
 import qkv
@@ -22,6 +25,7 @@ from qkv.runs.recipes.recipe import Recipe
 from qkv.runs.train.train import train
 
 TEXTS = ["A photo of a Cat", "two dogs' EDGE, blue  circle", " the picture zebra é", "dog"]
+PAGE = Path(__file__).parents[3] / "docs" / "modalities.md"
 SENTENCES = Path(__file__).parents[2] / "data" / "tokenizers" / "sentencepiece" / "models" / "t5.model"
 
 
@@ -124,6 +128,32 @@ def test_a_directory_is_used_from_the_command_line(
     assert capsys.readouterr().out.count(".png") == 2
     main(["embed", str(trained), files[0], "a red circle", "--out", str(tmp_path / "vectors.npy")])
     assert np.load(tmp_path / "vectors.npy").shape == (2, 8)
+
+
+def test_a_directory_is_converted_and_back(trained: Path, tmp_path: Path) -> None:
+    main(["convert", str(trained), str(tmp_path / "own"), "--to", "qkv"])
+    main(["convert", str(tmp_path / "own"), str(tmp_path / "hub"), "--to", "hub"])
+    for name in ("config.json", "preprocessor_config.json"):
+        assert json.loads((tmp_path / "hub" / name).read_text()) == json.loads((trained / name).read_text())
+    before, after = (load_file(folder / "model.safetensors") for folder in (trained, tmp_path / "hub"))
+    assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_the_commands_of_the_page_run(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Zero-shot classes, a search and vectors, as docs/modalities.md shows them."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    shutil.copytree(trained, tmp_path / "runs" / "clip")
+    (tmp_path / "pictures").mkdir()
+    shutil.copy(pictures(tmp_path / "pictures")[0], tmp_path / "picture.png")
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    shown = [line for line in lines if line.startswith("qkv ") and " runs/clip " in line]
+    assert len(shown) == 3
+    for line in shown:
+        main(shlex.split(line)[1:])
+        assert capsys.readouterr().out.strip()
 
 
 @pytest.mark.slow
