@@ -91,3 +91,12 @@ def test_a_conversation_of_the_recipes_begins_like_a_question(omni: Path) -> Non
         }
     ]
     assert conversation(run, said)[0] == prompts(run, [text])[0][0]
+
+
+def test_a_tower_is_no_layer_of_the_decoder(tmp_path: Path) -> None:
+    recipe, tokenizer, model, _ = small_recipes.prepare("see", [*small_recipes.FEW, "model.tower_layers=2"])
+    run = qkv.Run(model, tokenizer, qkv.Generation(max_new_tokens=2), recipe=recipe)
+    Image.new("RGB", (32, 32), "red").save(tmp_path / "a.png")
+    (view,) = run.look(f"{tmp_path / 'a.png'}\twhat color ?").views
+    assert {group.name: group.total for group in view.groups} == {"image": 1, "decoder": 1}
+    assert view.axes["image"].grid is not None and view.axes["image"].grid.patches == 64

@@ -40,6 +40,8 @@ from .patching import patching_panel
 
 __all__ = ["Figure", "look", "recorded_attention"]
 
+BESIDE = ("cross", "tower")
+"""Groups of attention to other tokens than those of a model's only stack: of a source, or of the patches of pictures."""
 INDUCTION = 16  # random tokens that are repeated to measure induction
 
 
@@ -228,7 +230,7 @@ def _analysis(
         assert passing.inputs is not None
         panels.append(lens_panel(model, passing.inputs, axis.labels, axis.shown, partial(_label, sequence)))
     induction = None
-    if lens and not model.is_encoder_decoder and model.spec.decoder is not None:
+    if lens and not run.media and not model.is_encoder_decoder and model.spec.decoder is not None:
         longest = model.max_positions or INDUCTION
         induction = induction_scores(model, min(INDUCTION, longest // 2), batch=2) if longest >= 4 else None
     scores = head_scores_panel(requests, induction)
@@ -247,7 +249,7 @@ def _pairs(axes: dict[str, Axis], names: Sequence[str]) -> dict[str, tuple[Axis,
     only = _named_axes(axes)
     if len(only) == 1:  # stacks of a model defined outside qkv may have other names
         (axis,) = only.values()
-        pairs |= {name: (axis, axis) for name in names if name not in pairs and name != "cross"}
+        pairs |= {name: (axis, axis) for name in names if name not in pairs and name not in BESIDE}
     return pairs
 
 
