@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import torch
@@ -119,16 +120,27 @@ class Continued:
         own = [*run.processors([work.prompt], settings), *work.processors]
         self.chain = processors_for(settings, sorted(work.eos), len(work.prompt), own)
         self.uniforms = Uniforms([seed], run.model.device) if settings.samples else None
+        self.unfolds = work.streams or bool(work.stop)
         self.looks_back = any(getattr(each, "reads_ids", True) for each in self.chain)
         self.ids: list[int] = []
         self.chosen: list[ChosenToken] = []
         self.told = 0
         self.text = Unfolding(run, work.prompt, work.stop)
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether the likeliest token of the model is chosen, and nothing else is asked about it."""
-        return not self.chain and self.uniforms is None and self.work.likeliest is None
+    @cached_property
+    def alike(self) -> Hashable | None:
+        """What continuations have in common whose tokens can be chosen together; None for one that is chosen alone.
+
+        Processors treat each row by itself, and the tokens before differ in number, so none may look at them.
+        """
+        if self.looks_back or self.work.likeliest is not None:
+            return None
+        try:
+            key = (tuple(self.chain), self.uniforms is None)
+            hash(key)
+            return key
+        except TypeError:  # a processor that can't be compared
+            return None
 
     def choose(self, logits: Tensor) -> int | None:
         """Choose the next token from logits (1, V); None if none is allowed."""
@@ -141,6 +153,20 @@ class Continued:
         self.chosen.append(described(logits[0], token, self.work.likeliest))
         return token
 
+    @staticmethod
+    def choose_together(continued: Sequence[Continued], logits: Tensor) -> list[int | None]:
+        """Choose the next token of each of some that are `alike`, from logits (N, V)."""
+        chain, first = continued[0].chain, continued[0].uniforms
+        allowed = apply(chain, torch.empty(len(logits), 0, dtype=torch.long), logits.float())
+        if first is None:
+            tokens = likeliest(allowed)
+        else:
+            tokens = draw(allowed, torch.cat([each.uniforms.draw() for each in continued if each.uniforms is not None]))
+        if not chain:
+            return tokens.tolist()
+        stuck = (allowed.gather(1, tokens[:, None]).squeeze(1) == -torch.inf).tolist()
+        return [None if nothing else token for nothing, token in zip(stuck, tokens.tolist(), strict=True)]
+
     def take(self, token: int | None) -> bool:
         """Append a token, tell what is new, and return whether the continuation goes on."""
         if token is None:
@@ -150,7 +176,7 @@ class Continued:
             self.chosen.append(ChosenToken(token))
         self.ids.append(token)
         is_end = token in self.work.eos
-        if not is_end:
+        if not is_end and self.unfolds:
             self.text.add(token)
         if is_end or self.text.is_stopped:
             self.end("stop")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +11,6 @@ from torch import Tensor
 
 from ...generation.model_interface import settled
 from ...generation.prompts import ROOM
-from ...generation.sampling import likeliest
 from ...nn.models.fused_step.rows import FusedRows, RowCache
 from ...nn.models.heads.text import LanguageModelHead
 from ...runs.inference.loaded import LoadedModel
@@ -38,9 +37,10 @@ class PromptReading:
 class DecodedRow:
     """A continuation that is being decoded, its cache, and the token to feed next."""
 
-    def __init__(self, continuation: Continued, cache: Any, token: int) -> None:
+    def __init__(self, continuation: Continued, cache: Any, token: int, is_fused: bool) -> None:
         self.continuation, self.token = continuation, token
         self.cache = RowCache(cache)
+        self.is_fused = is_fused
 
 
 class Decoder:
@@ -98,11 +98,12 @@ class Decoder:
         self.statistics.first_token(time.perf_counter() - reading.work.arrived)
         begun = reading.work.begun()
         for i, continuation in enumerate(begun):
-            token = _chosen(continuation, logits, None)
+            token = _taken(continuation, logits)
             self.statistics.new_tokens += 1
             if token is not None:
                 cache = reading.cache if i == len(begun) - 1 else reading.cache.fork()
-                self.rows.append(DecodedRow(continuation, cache, token))
+                fused = self.fused is not None and self.fused.takes(cache)
+                self.rows.append(DecodedRow(continuation, cache, token, fused))
 
     def step(self) -> int:
         """Take a step with every row; returns their number."""
@@ -110,10 +111,10 @@ class Decoder:
         if not rows:
             return 0
         logits = self._logits(rows)
-        plain = likeliest(logits.float()).tolist()
+        chosen = _chosen_together(rows, logits)
         going = []
         for i, row in enumerate(rows):
-            token = _chosen(row.continuation, logits[i : i + 1], plain[i])
+            token = _taken(row.continuation, chosen[i] if i in chosen else logits[i : i + 1])
             if token is not None:
                 row.token = token
                 going.append(row)
@@ -124,7 +125,7 @@ class Decoder:
     def _logits(self, rows: list[DecodedRow]) -> Tensor:
         """The logits of every row after its next token, (B, V)."""
         fused = self.fused if self.fused is not None and self.fused.ready() else None
-        together = [i for i, row in enumerate(rows) if fused is not None and fused.takes(row.cache.cache)]
+        together = [i for i, row in enumerate(rows) if fused is not None and row.is_fused]
         found: dict[int, Tensor] = {}
         if fused is not None and together:
             some = fused.step(torch.tensor([rows[i].token for i in together]), [rows[i].cache for i in together])
@@ -155,11 +156,26 @@ class Decoder:
             continuation.end("error", message)
 
 
-def _chosen(continuation: Continued, logits: Tensor, likeliest: int | None) -> int | None:
-    """Choose a token from logits (1, V); None if the continuation ends. What fails ends this continuation alone."""
+def _chosen_together(rows: Sequence[DecodedRow], logits: Tensor) -> dict[int, int | None]:
+    """The next tokens of the rows that can be chosen together with others, by their places."""
+    groups: dict[Hashable, list[int]] = {}
+    for i, row in enumerate(rows):
+        if row.continuation.alike is not None:
+            groups.setdefault(row.continuation.alike, []).append(i)
+    found: dict[int, int | None] = {}
+    for places in groups.values():
+        own = logits if len(places) == len(rows) else logits[places]
+        found.update(zip(places, Continued.choose_together([rows[i].continuation for i in places], own), strict=True))
+    return found
+
+
+def _taken(continuation: Continued, chosen: Tensor | int | None) -> int | None:
+    """Append a token that was chosen, or is chosen from logits (1, V); None if the continuation ends.
+
+    What fails ends this continuation alone.
+    """
     try:
-        plain = likeliest is not None and continuation.is_plain
-        token = likeliest if plain else continuation.choose(logits)
+        token = continuation.choose(chosen) if isinstance(chosen, Tensor) else chosen
         return token if continuation.take(token) else None
     except ValueError as error:
         continuation.end("error", str(error))

@@ -112,6 +112,7 @@ class FusedRows:
 
     def __init__(self, model: SteppedModel, in_order: bool = True) -> None:
         self.model, self.order = model, FEW if in_order else ANY
+        self.dtype, self.device = model.dtype, model.device
         stack: Any = model.decoder
         self.serves = stack is not None and _is_served(model, stack)
         if not self.serves:
@@ -119,7 +120,7 @@ class FusedRows:
         self.stack: EmbeddingStack = stack
         self.about = description_of(stack)
         self.layers = self.about.layers()
-        half = model.dtype == torch.bfloat16
+        half = self.dtype == torch.bfloat16
         for made, i in zip(self.layers, self.about.position_of, strict=True):
             for each in (made.own, made.cross):
                 each.batch, each.queries, each.half_keys = 1, 1, half
@@ -132,7 +133,7 @@ class FusedRows:
 
     def takes(self, cache: Cache) -> bool:
         """Whether a row with this cache, which holds its prompt, can be one of a step."""
-        dtype = self.model.dtype
+        dtype = self.dtype
         for state in cache.layers:
             kept = state.whole_buffers() if type(state) is KeyValueState else None
             if kept is None or any(x.dtype != dtype or not x.is_contiguous() for x in kept):
@@ -148,14 +149,14 @@ class FusedRows:
 
     def step(self, ids: Int[Tensor, " B"], rows: Sequence[RowCache]) -> Float[Tensor, "B V"]:
         """Feed the next token of every row: the logits of the one after it. `ready` and `takes` are true."""
-        stack, head, device = self.stack, self.model.head, self.model.device
+        stack, head = self.stack, self.model.head
         assert head is not None
         layout = Layout(torch.tensor([[row.cache.length] for row in rows]), padding="none", sequential=True)
         given = {"layout": layout} if stack.embedding.takes_layout else {}
         with in_one_order(self.order):
             x = stack.embedding(ids[:, None], stack.position.embed(layout), None, **given)
             out = x.float().contiguous()
-            places = [row.admit(device) for row in rows]
+            places = [row.admit(self.device) for row in rows]
             alive = self._place(places, layout)
             width = out.shape[-1]
             native.run(out.view(-1, width), self.layers, len(self.layers), self.about.known.scratch, self.about.norm)
