@@ -16,6 +16,7 @@
     python -m bench products                 products of few rows beside memory bandwidth, for bench/products.md
     python -m bench serving                  decoding beside other libraries, for docs/performance.md
     python -m bench transcribing             Whisper beside faster-whisper, for docs/performance.md
+    python -m bench served                   a server of completions under load: `qkv serve`, or any other
     python -m bench translating              translation beside other libraries, for docs/performance.md
     python -m bench batching                 tokenizing and batching beside training's steps, for docs/performance.md
     python -m bench start                    time to the first token, for docs/performance.md
@@ -58,6 +59,7 @@ from .real.command import main as real
 from .recording import main as recording
 from .results import RESULTS, Result, latest
 from .scale.command import main as scale
+from .served import main as served
 from .serving.command import main as serving
 from .small_english import main as small_english
 from .speculation import main as speculation
@@ -84,6 +86,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "real": real,
     "recording": recording,
     "scale": scale,
+    "served": served,
     "serving": serving,
     "small-english": small_english,
     "speculation": speculation,

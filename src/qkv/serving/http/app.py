@@ -20,7 +20,7 @@ from ...nn.models.transformer import Transformer
 from ...runs.inference.run import Run
 from ..engine.decoder import Decoder
 from ..engine.engine import Engine
-from . import chat, completions, tasks
+from . import chat, completions, responses, tasks
 from .errors import ApiError, answer
 from .guard import LOOPBACK, Guard, Keys, Rates
 from .page import page_routes
@@ -156,6 +156,7 @@ ROUTES = [
     Route("/v1/models/{name:path}", list_models, methods=["GET"]),
     Route("/v1/completions", completions.completions, methods=["POST"]),
     Route("/v1/chat/completions", chat.chat_completions, methods=["POST"]),
+    Route("/v1/responses", responses.responses, methods=["POST"]),
     Route("/v1/embeddings", tasks.embeddings, methods=["POST"]),
     Route("/v1/rerank", tasks.rerank, methods=["POST"]),
     Route("/v1/score", tasks.scores, methods=["POST"]),

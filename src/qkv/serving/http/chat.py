@@ -40,7 +40,7 @@ async def chat_completions(request: Request) -> Response:
         asked.max_tokens = asked.max_completion_tokens
     if asked.max_tokens == 0:
         raise ApiError(400, "max_tokens is 0, and a reply has at least one token", "max_tokens")
-    work = await asyncio.to_thread(_work, served, asked, models.limits)
+    work = await asyncio.to_thread(work_of, served, asked, models.limits)
     writer = _Writer(served, asked)
     answer = CompletionAnswer(
         *(models, served, [work], asked, "chat.completion", writer.choice, writer.delta),
@@ -54,7 +54,8 @@ async def chat_completions(request: Request) -> Response:
     return await answer.response(request)
 
 
-def _work(served: Served, asked: ChatFields, limits: RequestLimits) -> Work:
+def work_of(served: Served, asked: ChatFields, limits: RequestLimits) -> Work:
+    """The request of a conversation. Raises ValueError for one that the template or the model can't read."""
     run = replace(served.run, task="answer", grammar=asked.grammar)
     texts = [part for message in asked.messages for part in _texts(message.get("content"))]
     if texts:

@@ -24,7 +24,7 @@ from .errors import ApiError
 Result = TypeVar("Result")
 ENDPOINTS = {  # by the command that does the same
     "generate": ("/v1/completions", "/v1/loglikelihood"),
-    "chat": ("/v1/chat/completions",),
+    "chat": ("/v1/chat/completions", "/v1/responses"),
     "translate": ("/v1/translate", "/v1/loglikelihood"),
     "embed": ("/v1/embeddings", "/v1/rerank", "/v1/score"),
     "classify": ("/v1/classify",),

@@ -27,7 +27,7 @@ def _most_in_bf16() -> int:
     return 4 if any(getattr(torch.cpu, name, bool)() for name in units) else 256
 
 
-ANY, FEW, LONG = range(3)  # the source's `Order`
+ANY, FEW = range(2)  # the source's `Order`
 
 
 class _Order(threading.local):
@@ -40,7 +40,7 @@ ORDER = _Order()
 
 @contextmanager
 def in_one_order(order: int) -> Iterator[None]:
-    """Add up sums in one order for any number of rows inside: that of `FEW` rows, or of `LONG` sequences.
+    """Add up sums in one order for any number of rows inside: that of `FEW` rows.
 
     A row's product is then the same to the bit whatever other rows there are. By default the order is the fastest one.
     """

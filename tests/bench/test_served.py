@@ -1,0 +1,21 @@
+"""`python -m bench served`: the load generator measures a real server."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench import served
+
+
+def test_prompts_are_of_unequal_lengths_and_quantiles_of_the_values() -> None:
+    prompts = served.made_prompts(20, 30)
+    assert len({len(prompt.split()) for prompt in prompts}) > 5 and served.made_prompts(20, 30) == prompts
+    assert served.quantile([3.0, 1.0, 2.0], 0.5) == 2.0 and served.quantile([1.0], 0.95) == 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [["--clients", "1", "3"], ["--rate", "20"], ["--clients", "2", "--fast"]])
+def test_a_server_is_measured(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert served.main(["--requests", "6", "--new", "6", *options]) == 0
+    rows = [line.split("|") for line in capsys.readouterr().out.splitlines() if line.startswith("| ")][1:]
+    assert rows and all(row[2].strip() == "6" and row[3].strip() == "0" and float(row[4]) > 0 for row in rows)
