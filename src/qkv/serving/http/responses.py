@@ -1,4 +1,4 @@
-"""`/v1/responses`: replies to conversations by OpenAI's newer API. Nothing is stored, so earlier turns come with a request."""
+"""`/v1/responses`: replies by OpenAI's newer API. Nothing is stored: earlier turns come with the request."""
 
 from __future__ import annotations
 
