@@ -70,6 +70,7 @@ def test_metrics_that_are_asked_for_are_not_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_the_wheel_alone_in_a_clean_environment(tmp_path: Path) -> None:
     """Its dependencies are resolved by pip, which needs PyPI."""
     copy = tmp_path / "project"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,8 @@ import pytest
 import qkv
 from qkv.cli import main
 from qkv.io.directories.build import build
-from qkv.runs.export import folder, support
+from qkv.runs.export import support
+from qkv.runs.export.onnx import to_onnx
 from qkv.runs.inference.run import Run
 
 SIZES: dict[str, Any] = {"d_model": 16, "n_layers": 1, "n_heads": 2, "vocab_size": 20}
@@ -54,8 +56,10 @@ def test_refused_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFix
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder, "find_spec", lambda name: None if name == "onnxscript" else object())
-    said = r"ONNX takes onnxscript, which is not installed: pip install 'qkv\[onnx\]'"
+def test_a_missing_library_is_named_with_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    run = Run(build(qkv.preset("gpt2", **SIZES, max_positions=16)), None)
+    said = r"export to ONNX needs onnxscript, which is not installed: pip install 'qkv\[onnx\]'"
     with pytest.raises(ValueError, match=said):
-        folder.need("ONNX", "onnx", "onnx", "onnxscript")
+        to_onnx(run, tmp_path / "out")
+    assert not list(tmp_path.iterdir())
