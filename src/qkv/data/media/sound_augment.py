@@ -10,6 +10,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
+from ...core.optional_libraries import need
 from ...core.spec import Spec
 from .audio import Wave
 from .augment import Range
@@ -85,6 +86,7 @@ class Gain(SoundAugmentation, kind="gain"):
 def faster(wave: Wave, factor: float) -> Wave:
     """A sound played `factor` times as fast: resampled by its Fourier transform, without what is above the new Nyquist
     frequency."""
+    need("augmenting a sound", "scipy")
     from scipy.fft import irfft, next_fast_len, rfft
 
     size = max(round(len(wave) / factor), 1)
