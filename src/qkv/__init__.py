@@ -16,6 +16,7 @@ _HOME = {
     "nn.patterns.basic": [
         *["Pattern", "full", "causal", "window", "sinks", "prefix", "documents", "global_tokens", "media"],
         *["dilated", "strided", "fixed", "chunks", "blocks", "random_blocks", "neighborhood", "axial", "by_head"],
+        *["grid_windows", "GridWindows"],
         *["Full", "Causal", "Window", "Sinks", "Prefix", "Documents", "Global", "Media", "Dilated", "Strided", "Fixed"],
         *["Chunks", "RandomBlocks", "Neighborhood", "Axial", "ByHead"],
     ],
@@ -25,6 +26,7 @@ _HOME = {
     "nn.positions.absolute": ["NoPosition", "Sinusoidal", "Learned"],
     "nn.positions.rotary": ["Rotary"],
     "nn.positions.xpos": ["XPos"],
+    "nn.positions.axes": ["MultimodalRotary", "AxialRotary"],
     "nn.positions.bias": ["ALiBi", "T5Buckets"],
     "nn.positions.rope_scaling": ["Scaling", "LinearScaling", "NTK", "DynamicNTK", "YaRN", "Llama3Scaling", "LongRoPE"],
     "nn.layers.norm": ["Norm", "NoNorm", "LayerNorm", "RMSNorm"],
@@ -218,6 +220,7 @@ if TYPE_CHECKING:  # `as` marks a name as exported
     from .nn.patterns.basic import Fixed as Fixed
     from .nn.patterns.basic import Full as Full
     from .nn.patterns.basic import Global as Global
+    from .nn.patterns.basic import GridWindows as GridWindows
     from .nn.patterns.basic import Media as Media
     from .nn.patterns.basic import Neighborhood as Neighborhood
     from .nn.patterns.basic import Pattern as Pattern
@@ -236,6 +239,7 @@ if TYPE_CHECKING:  # `as` marks a name as exported
     from .nn.patterns.basic import fixed as fixed
     from .nn.patterns.basic import full as full
     from .nn.patterns.basic import global_tokens as global_tokens
+    from .nn.patterns.basic import grid_windows as grid_windows
     from .nn.patterns.basic import media as media
     from .nn.patterns.basic import neighborhood as neighborhood
     from .nn.patterns.basic import prefix as prefix
@@ -247,6 +251,8 @@ if TYPE_CHECKING:  # `as` marks a name as exported
     from .nn.positions.absolute import Learned as Learned
     from .nn.positions.absolute import NoPosition as NoPosition
     from .nn.positions.absolute import Sinusoidal as Sinusoidal
+    from .nn.positions.axes import AxialRotary as AxialRotary
+    from .nn.positions.axes import MultimodalRotary as MultimodalRotary
     from .nn.positions.base import Position as Position
     from .nn.positions.bias import ALiBi as ALiBi
     from .nn.positions.bias import T5Buckets as T5Buckets

@@ -38,6 +38,7 @@ from qkv.nn.patterns.basic import (
     fixed,
     full,
     global_tokens,
+    grid_windows,
     media,
     neighborhood,
     prefix,
@@ -48,6 +49,7 @@ from qkv.nn.patterns.basic import (
 )
 from qkv.nn.patterns.bigbird import BigBird
 from qkv.nn.positions.absolute import Learned, NoPosition, Sinusoidal
+from qkv.nn.positions.axes import AxialRotary, MultimodalRotary
 from qkv.nn.positions.base import Position
 from qkv.nn.positions.bias import ALiBi, T5Buckets
 from qkv.nn.positions.rope_scaling import YaRN
@@ -92,6 +94,7 @@ PATTERNS: Mapping[str, tuple[Pattern, ...]] = {
     "random-blocks": (causal() & (random_blocks(2, 2, heads=2) | window(1)),),
     "neighborhood": (causal() & neighborhood(3, grid=(4, 4)),),
     "axial": (causal() & axial(grid=(3, 4, 1)),),
+    "grid-windows": (causal() & grid_windows(2, grid=(3, 4, 1)),),
     "by-head": (causal() & by_head(strided(3, "local"), strided(3, "far"), fixed(3, 2, "far")),),
     "and": (causal() & window(5) & window(4),),
     "or": (causal() & (window(2) | sinks(1)) | prefix(2),),
@@ -108,6 +111,8 @@ POSITIONS: Mapping[str, tuple[Position, ...]] = {
         Rotary(scaling=YaRN(factor=4.0, original_max_positions=16)),
     ),
     "xpos": (XPos(scale_base=16.0),),
+    "mrope": (MultimodalRotary(), MultimodalRotary(arrangement="interleaved")),
+    "axial-rotary": (AxialRotary(),),
     "alibi": (ALiBi(),),
     "t5": (T5Buckets(buckets=8, max_distance=10), T5Buckets(buckets=6, max_distance=8, bidirectional=False)),
 }

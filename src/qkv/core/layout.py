@@ -70,7 +70,8 @@ class Layout:
     """Positions, segments and roles of (B, T) tokens. B may be 1 if every row has the same.
 
     Tensors, on the model's device:
-        positions: (B, T, A) int64, one number per axis (text has one axis, images two); −1 marks padding.
+        positions: (B, T, A) int64, one number per axis; −1 marks padding. Text has one axis, its index. Tokens of an image
+                   have their index, row and column, and joint sequences index, time, row and column (`positions.axes`).
         segments:  (B, T) int64 or None (all one): tokens of unequal segments never see one another.
         roles:     (B, T) int64 of `Role` bits, or None (all plain).
 
@@ -221,7 +222,7 @@ class Layout:
             return self.start + self.shape[1]
         if self.lengths is not None and self.one_segment:
             return max(self.lengths, default=0)
-        return int(self.positions.max()) + 1
+        return int(self.positions[..., 0].max()) + 1
 
     def _view(self, axis: int) -> View:
         zero = self.positions.new_zeros(()) if self.segments is None or self.roles is None else None

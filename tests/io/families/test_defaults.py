@@ -11,6 +11,11 @@ from qkv.io.hub.family import difference
 # Their defaults are pictures of 7 × 7 or 14 × 14 patches, of which 2 × 2 can't be joined, or 256 tokens made: such a model
 # reads no picture.
 NEEDED = {key: {"vision_config": {"image_size": 256}} for key in ("idefics3", "smolvlm", "gemma3")}
+# And their vision and text have other widths.
+NEEDED |= {
+    "qwen2_5_vl": {"vision_config": {"out_hidden_size": 8192}},
+    "qwen2_vl": {"vision_config": {"hidden_size": 8192}},
+}
 THEIRS = [model_type for model_type in FAMILIES if model_type in CONFIG_MAPPING]
 
 

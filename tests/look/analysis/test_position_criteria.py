@@ -13,6 +13,7 @@ import torch
 from qkv.look.analysis.position_criteria import NEAR, by_distance, described, position_criteria, rises
 from qkv.nn.layers.patches import GridPosition
 from qkv.nn.positions.absolute import Learned, NoPosition, Sinusoidal
+from qkv.nn.positions.axes import AxialRotary, MultimodalRotary
 from qkv.nn.positions.base import Position
 from qkv.nn.positions.bias import ALiBi, T5Buckets
 from qkv.nn.positions.rope_scaling import YaRN
@@ -27,6 +28,8 @@ EXPECTED = {
     Rotary(): "yes yes yes yes",
     Rotary(scaling=YaRN(factor=4.0, original_max_positions=16)): "yes yes yes yes",
     XPos(): "yes yes no yes",
+    MultimodalRotary(): "yes yes yes yes",
+    AxialRotary(): "yes yes yes yes",
     ALiBi(): "yes yes no yes",
     T5Buckets(): "no yes yes no",
     GridPosition(): "yes no yes no",

@@ -32,4 +32,4 @@ def test_a_full_ring_can_not_be_rewound() -> None:
     table.check_rewind(0)
     with pytest.raises(ValueError, match="a window cache of 2 tokens has evicted"):
         table.check_rewind(1)
-    assert torch.equal(table.next_positions(1), torch.tensor([3]))
+    assert torch.equal(table.next_positions(1), torch.tensor([[3]]))

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from qkv.core.layout import Grid, Layout
 from qkv.nn.attention.attend import attend
 from qkv.nn.layers.patches import image_layout, masked_layout
-from qkv.nn.patterns.basic import Interval, Pattern, axial, by_head, causal, neighborhood
+from qkv.nn.patterns.basic import Interval, Pattern, axial, by_head, causal, grid_windows, neighborhood
 
 grids = st.builds(Grid, st.integers(1, 5), st.integers(1, 5), st.integers(0, 2), st.integers(0, 2))
 kinds = st.one_of(
     st.builds(neighborhood, st.sampled_from([1, 3, 5])),
+    st.builds(grid_windows, st.sampled_from([1, 2, 3])),
     st.builds(axial, st.sampled_from(["both", "row", "column"])),
 )
 
@@ -27,6 +28,9 @@ def holds(pattern: Pattern, grid: Grid, q: int, k: int) -> bool:
     (a, b), (c, d) = places
     if pattern.kind == "neighborhood":
         return max(abs(a - c), abs(b - d)) <= (pattern.size - 1) / 2  # type: ignore[attr-defined]
+    if pattern.kind == "grid-windows":
+        size = pattern.size  # type: ignore[attr-defined]
+        return (a // size, b // size) == (c // size, d // size)
     return {"row": a == c, "column": b == d, "both": a == c or b == d}[pattern.along]  # type: ignore[attr-defined]
 
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from qkv.core.layout import Layout
 from qkv.nn.positions.absolute import Learned, NoPosition, Sinusoidal
+from qkv.nn.positions.axes import AxialRotary, MultimodalRotary
 from qkv.nn.positions.base import Position, PositionModule, Widths
 from qkv.nn.positions.bias import ALiBi, T5Buckets
 from qkv.nn.positions.rotary import Rotary
@@ -87,6 +88,8 @@ CRITERIA: dict[str, tuple[Position, tuple[bool, bool, bool, bool]]] = {
     "rotary": (Rotary(), (True, True, True, True)),
     "interleaved": (Rotary(pairs="interleaved"), (True, True, True, True)),
     "xpos": (XPos(), (True, True, True, True)),
+    "mrope": (MultimodalRotary(), (True, True, True, True)),
+    "axial-rotary": (AxialRotary(), (True, True, True, True)),
     "alibi": (ALiBi(), (True, True, False, True)),  # defined everywhere, but it grows with distance
     "t5": (T5Buckets(), (False, True, True, False)),  # far distances share buckets
 }

@@ -70,6 +70,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "idefics3": ("idefics3", "smolvlm"),
     "paligemma": ("paligemma",),
     "gemma3_vision": ("gemma3",),
+    "qwen_vl": ("qwen2_5_vl", "qwen2_vl"),
     "wav2vec2": ("wav2vec2", "hubert"),
     "segmenter": (),
     "rnnsearch": (),

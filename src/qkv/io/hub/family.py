@@ -131,7 +131,7 @@ class Family(Generic[S]):
         notes = []
         for f in (*self.fields, self.labels):
             keys = [key for key in f.keys if key in config] or list(f.keys)[:1]
-            if _stem(f.size) in stems and not words & set(keys):
+            if keys and _stem(f.size) in stems and not words & set(keys):
                 notes.append(f"{f.size} is {' or '.join(keys)}")
         return f"{message} (in this configuration {', '.join(notes)})" if notes else message
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from ...core.layout import Layout
 from ...core.several import in_words, worded
 from .full import CrossState, KeyValueState, LayerState, Serializable
-from .slot_table import SlotTable, SlotTables
+from .slot_table import SlotTable, SlotTables, following
 
 Make = Callable[[SlotTables, int | None], LayerState]  # from slot tables and the number of tokens to allocate, if known
 
@@ -55,7 +55,7 @@ class Cache:
         self.settled = False  # whether the model's weights and hooks stay as they are from step to step
         self.length = 0  # columns so far, including padding
         self._longest = 0  # tokens of the longest row, counted on the host
-        self._next: Tensor | None = None  # (B,) next position of each row, where rows differ
+        self._next: Tensor | None = None  # (B, A) next positions of each row, where rows or axes differ
 
     def admit(self, layout: Layout | None, count: int, device: torch.device) -> Layout:
         """Add the next `count` tokens of each row to every slot table; by default they continue the row.
@@ -64,7 +64,8 @@ class Cache:
         """
         if layout is None:
             layout = self._continued(count, device)
-        uniform = layout.padding == "none" and layout.start == self.length and self._next is None
+        one_axis = layout.positions.shape[-1] == 1
+        uniform = layout.padding == "none" and layout.start == self.length and self._next is None and one_axis
         tables = list(self.slot_tables.values())
         for table in tables:
             table.check_admit(layout)
@@ -75,8 +76,8 @@ class Cache:
             raise self._too_long(places - 1)
         if not uniform:
             before = self.length if self._next is None else self._next
-            following = layout.positions[..., 0].amax(1) + 1
-            self._next = torch.where(following > 0, following, before).expand(self.batch_size)
+            after = following(layout)
+            self._next = torch.where(after[:, :1] > 0, after, before).expand(self.batch_size, -1)
         for table in tables:
             table.admit(layout)
         self.length += count
@@ -93,7 +94,7 @@ class Cache:
             self._longest += count
         if self.max_positions is None or self._longest <= self.max_positions:
             return
-        self._longest = int(layout.positions.max()) + 1
+        self._longest = int(layout.positions[..., 0].max()) + 1
         if self._longest > self.max_positions:
             raise self._too_long(self._longest - 1)
 
@@ -106,7 +107,7 @@ class Cache:
     def _continued(self, count: int, device: torch.device) -> Layout:
         if self._next is None:
             return Layout.full(count, start=self.length, device=device)
-        positions = self._next[:, None] + torch.arange(count, device=device)
+        positions = self._next[:, None] + torch.arange(count, device=device)[:, None]
         return Layout(positions, padding="none", sequential=True)
 
     def continued(

@@ -39,6 +39,10 @@ class SinkSlotTable(SlotTable):
             raise ValueError(
                 "a cache of sinks and a window takes rows padded on the left, at the first step; move padding"
             )
+        if layout.positions.shape[-1] > 1:
+            raise ValueError(
+                "a cache of sinks and a window renumbers tokens, and these have rows and columns (M-RoPE); use another cache"
+            )
         if not layout.one_segment:
             raise ValueError("a cache of sinks and a window streams one document a row; give each its own row")
 

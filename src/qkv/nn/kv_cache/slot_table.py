@@ -72,9 +72,9 @@ class SlotTable:
             self._kept = _ring_order(self._attended, before, size)
 
     def next_positions(self, batch_size: int) -> Tensor:
-        """(B,) the position after the last real token."""
+        """(B, A) the positions after the last real token."""
         assert self._kept is not None
-        return (self._kept.positions[..., 0].amax(1) + 1).expand(batch_size)
+        return following(self._kept).expand(batch_size, -1)
 
     def reorder(self, rows: Tensor) -> None:
         self._kept = None if self._kept is None else self._kept.select(rows)
@@ -186,6 +186,26 @@ class SlotTables(dict[Hashable, SlotTable]):
         return table
 
 
+def following(layout: Layout) -> Tensor:
+    """(B, A) the positions of text that follows each row: after its index, and after the largest of all other axes.
+
+    After a video that lasts longer than its sides, these are other positions than text within the row would have: decoding
+    continues after the last time, as in transformers.
+    """
+    after = layout.positions.amax(1) + 1
+    return (
+        torch.cat([after[:, :1], after[:, 1:].amax(1, keepdim=True).expand_as(after[:, 1:])], 1)
+        if after.shape[1] > 1
+        else after
+    )
+
+
+def _alike(*all_positions: Tensor) -> list[Tensor]:
+    """Positions with as many axes as the most have; text has one position on all."""
+    axes = max(positions.shape[-1] for positions in all_positions)
+    return [p if p.shape[-1] == axes else p.expand(*p.shape[:-1], axes) for p in all_positions]
+
+
 def joined(old: Layout, new: Layout) -> Layout:
     """The slots of `old`, then of `new`."""
     follows = old.start is not None and new.start == old.start + old.shape[1] and old.padding == "none"
@@ -206,7 +226,7 @@ def joined(old: Layout, new: Layout) -> Layout:
     clean = old.padding == new.padding == "none"
     side: Padding = "left" if old.padding == "left" and new.padding == "none" else "mixed"
     return Layout(
-        torch.cat([t.expand(b, *t.shape[1:]) for t in (old.positions, new.positions)], 1),
+        torch.cat([t.expand(b, *t.shape[1:]) for t in _alike(old.positions, new.positions)], 1),
         both(old.segments, new.segments),
         both(old.roles, new.roles),
         padding="none" if clean else side,
@@ -223,8 +243,9 @@ def _overwritten(old: Layout, new: Layout, slot: int) -> Layout:
         x[:, slot] = 0 if y is None else y[:, 0]
         return x
 
-    positions = old.positions.expand(max(old.shape[0], new.shape[0]), *old.positions.shape[1:]).clone()
-    positions[:, slot] = new.positions[:, 0]
+    positions, newest = _alike(old.positions, new.positions)
+    positions = positions.expand(max(old.shape[0], new.shape[0]), *positions.shape[1:]).clone()
+    positions[:, slot] = newest[:, 0]
     return Layout(
         positions,
         put(old.segments, new.segments),

@@ -70,6 +70,7 @@ class InputModule(nn.Module):
 
     lays: ClassVar[bool] = False
     takes_layout: ClassVar[bool] = False
+    over_axes: bool = False  # whether positions of the stack read time, row and column, which a joint input lays out
 
     weight: nn.Parameter
 

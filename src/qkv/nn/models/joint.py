@@ -5,6 +5,7 @@ tokens. `Joint` is the input of such a stack, and `Tower` a medium that another 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 import torch
@@ -23,6 +24,7 @@ from ..layers.norm import NoNorm, Norm
 from ..layers.patches import Patches, image_layout, patchify, unpatchify
 from ..patterns.basic import media as of_one_medium
 from ..positions.absolute import NoPosition
+from ..positions.axes import AxisGrid, over_axes
 from ..positions.base import Position, PositionModule, Widths
 from .base import ModelSpec
 from .stack import Stack, StackModule
@@ -110,12 +112,17 @@ def laid(reader: InputModule, values: Tensor) -> tuple[Tensor, Layout]:
 class Tower(Input, kind="tower"):
     """Vectors that a stack of `width` makes of its input, such as a ViT of a picture, projected to the decoder's width.
 
-    Only the states of patches are used, not of tokens before and after them.
+    Only the states of patches are used, not of tokens before and after them. A video (F, C, H, W) is read picture by
+    picture, in the order of time.
+
+    frames: pictures of a video that a patch spans, as C · frames channels: c · frames + f is channel c of picture f. A
+            single picture is repeated (Qwen2-VL, Wang et al. 2024).
     """
 
     stack: Stack
     width: int = Field(gt=0)
     projector: Projector = Projector()
+    frames: int = Field(default=1, gt=0)
 
     @model_validator(mode="after")
     def _fits(self) -> Tower:
@@ -145,10 +152,11 @@ class Tower(Input, kind="tower"):
 
 
 class _Laid(NamedTuple):
-    """What the stack of a tower reads."""
+    """What the stack of a tower reads: for each video, `times` pictures behind one another."""
 
     values: Tensor
     layout: Layout
+    times: int
 
 
 class TowerModule(InputModule):
@@ -167,11 +175,28 @@ class TowerModule(InputModule):
         self.stack.tie()
 
     def lay(self, values: Tensor, layout: Layout | None = None, mask: Tensor | None = None) -> tuple[Tensor, Layout]:
+        values, times = self._by_time(values)
         values, layout = laid(self.stack.embedding, values)
-        read = cast(Tensor, _Laid(values, layout))
+        read = cast(Tensor, _Laid(values, layout, times))
         if layout.grid is None:
             return read, Layout.full(layout.shape[1], device=layout.device)
-        return read, image_layout(self.spec.projector.grid_of(layout.grid), layout.device)
+        grid = self.spec.projector.grid_of(layout.grid)
+        if times == 1:
+            return read, image_layout(grid, layout.device)
+        return read, replace(Layout.full(times * grid.patches, device=layout.device), grid=grid)
+
+    def _by_time(self, values: Tensor) -> tuple[Tensor, int]:
+        """Pictures as the stack reads them, and how many there are of each video."""
+        frames = self.spec.frames
+        if values.ndim != 5:
+            return (values.repeat_interleave(frames, 1) if frames > 1 and values.ndim == 4 else values), 1
+        if not values.shape[1] or values.shape[1] % frames:
+            raise ValueError(
+                f"videos are (number, pictures, channels, height, width) with a multiple of {frames} pictures here, not "
+                f"{tuple(values.shape)}; repeat the last picture"
+            )
+        by_time = values.unflatten(1, (-1, frames)).flatten(0, 1)
+        return by_time.transpose(1, 2).flatten(1, 2), values.shape[1] // frames
 
     def forward(
         self, read: _Laid, position: Float[Tensor, "B P M"] | None, token_types: Tensor | None = None
@@ -179,7 +204,7 @@ class TowerModule(InputModule):
         states, grid = self.stack(read.values, read.layout), read.layout.grid
         if grid is not None:
             states = states[:, grid.before : grid.before + grid.patches]
-        vectors: Tensor = self.projector(states, grid)
+        vectors: Tensor = self.projector(states, grid).unflatten(0, (-1, read.times)).flatten(1, 2)
         return vectors if position is None else vectors + position.to(vectors.dtype)
 
 
@@ -191,14 +216,18 @@ class Medium(Spec, kind="medium"):
 
     name:     of the media in `media={name: …}`.
     token:    the placeholder token; each stands for one vector.
+    video:    the placeholder token of videos (F, C, H, W) among the pictures of this medium, if it is another.
     reads:    the input that makes the vectors, such as `Patches` or a `Tower`.
     position: positional encoding that is added to the vectors, such as `GridPosition` over patches without a tower.
+    interval: positions from one picture of a video to the next, for positions over axes (`positions.axes`).
     """
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
     token: int = Field(ge=0)
+    video: int | None = Field(default=None, ge=0)
     reads: Input
     position: Position = NoPosition()
+    interval: float = Field(default=1.0, gt=0)
 
     @field_validator("reads")
     @classmethod
@@ -238,8 +267,9 @@ class Joint(Embedding, kind="joint"):
     @field_validator("media")
     @classmethod
     def _distinct(cls, media: tuple[Medium, ...]) -> tuple[Medium, ...]:
-        for what in ("name", "token"):
-            values = [getattr(medium, what) for medium in media]
+        videos = [medium.video for medium in media if medium.video is not None]
+        for what, more in (("name", []), ("token", videos)):
+            values = [*(getattr(medium, what) for medium in media), *more]
             if len(set(values)) < len(values):
                 raise ValueError(f"each medium has its own {what}, and these have: {', '.join(map(str, values))}")
         return media
@@ -291,7 +321,7 @@ class MediumModule(nn.Module):
     def __init__(self, spec: Medium, width: int) -> None:
         super().__init__()
         self.reader = spec.reads.module(0, width)
-        self.position = spec.position.module(spec.widths(width))
+        self.position, self.interval = spec.position.module(spec.widths(width)), spec.interval
 
     def groups(self, values: Values, device: torch.device) -> list[_Group]:
         """Media of equal sizes together."""
@@ -302,6 +332,13 @@ class MediumModule(nn.Module):
             by_size.setdefault(tuple(value.shape), []).append(number)
         stacks = ((numbers, torch.stack([values[i] for i in numbers])) for numbers in by_size.values())
         return [_Group(numbers, *laid(self.reader, stack.to(device))) for numbers, stack in stacks]
+
+    def axis_grid(self, layout: Layout) -> AxisGrid | None:
+        """The grid of the vectors of a medium with this layout; None if they have no places."""
+        grid = layout.grid
+        if grid is None or grid.before or grid.after:
+            return None
+        return AxisGrid(layout.shape[1] // grid.patches, grid.rows, grid.columns, self.interval)
 
     def forward(self, groups: Sequence[_Group]) -> Float[Tensor, "N M"]:
         """The vectors of all media one after the other."""
@@ -345,6 +382,7 @@ class JointEmbedding(TokenEmbedding):
         super().__init__(spec, vocab_size, d_model)
         width = spec.width_of(d_model)
         self.placeholders = {medium.name: medium.token for medium in spec.media}
+        self.videos = {medium.name: -1 if medium.video is None else medium.video for medium in spec.media}
         self.media = nn.ModuleDict({medium.name: MediumModule(medium, width) for medium in spec.media})
 
     def tie(self) -> None:
@@ -366,22 +404,28 @@ class JointEmbedding(TokenEmbedding):
         for name in media:
             if name not in self.placeholders:
                 raise ValueError(f"this model reads no medium {brief(name)}; {nearest(name, self.placeholders)}")
-        found, numbers, seen = [], torch.zeros_like(ids), 0
+        found, numbers, grids, tokens = [], torch.zeros_like(ids), list[AxisGrid | None](), list[int]()
         for name, token in self.placeholders.items():
             module = self.media[name]
             assert isinstance(module, MediumModule)
             groups = module.groups(media.get(name, ()), ids.device)
-            places = (ids == token) & layout.valid
+            places = ((ids == token) | (ids == self.videos[name])) & layout.valid
             sizes = dict(pair for g in groups for pair in ((i, g.layout.shape[1]) for i in g.numbers))
             if not (torch.compiler.is_compiling() or ids.is_meta or isinstance(ids, FakeTensor)):
                 _check(name, token, places, [sizes[i] for i in range(len(sizes))])
             if groups:
                 counts = torch.tensor([sizes[i] for i in range(len(sizes))], device=ids.device)
-                each = torch.arange(seen + 1, seen + 1 + len(sizes), device=ids.device).repeat_interleave(counts)
-                numbers, seen = numbers.masked_scatter(places, each), seen + len(sizes)
+                each = torch.arange(len(sizes), device=ids.device).repeat_interleave(counts) + len(grids) + 1
+                numbers = numbers.masked_scatter(places, each)
+                own = dict(pair for g in groups for pair in ((i, module.axis_grid(g.layout)) for i in g.numbers))
+                grids, tokens = (
+                    [*grids, *(own[i] for i in range(len(own)))],
+                    [*tokens, *(sizes[i] for i in range(len(own)))],
+                )
                 found.append(_Places(name, places, groups))
         if not found:
             return ids, layout
+        layout = over_axes(layout, numbers, grids, tokens) if self.over_axes else layout
         return JointIds(ids, tuple(found)), layout.with_media(numbers)
 
     def forward(self, ids: Int[Tensor, "B T"] | JointIds, *added: Tensor | None) -> Float[Tensor, "B T M"]:  # type: ignore[override]

@@ -322,6 +322,7 @@ class StackModule(nn.Module):
         self.position, *others = (p.module(w) for p, w in zip(positions, widths, strict=True))
         self.block_positions = nn.ModuleList(others)
         self.between = nn.ModuleList(spec.position.module(widths[0]) for _ in range(1, spec.tables))
+        self.embedding.over_axes = any(module.reads_axes for module in (self.position, *others))
         for scheme, module in zip(positions, (self.position, *others), strict=True):
             _check_heads(spec, scheme, module, d_model, name)
         self.position_of = [positions.index(spec.position_of(block)) for block in spec.layers]

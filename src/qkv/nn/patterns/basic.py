@@ -13,7 +13,7 @@ from torch import Tensor
 from ...core.layout import MEDIUM_BIT, Role, View
 from .algebra import And, ByHead, Full, Not, Or, Pattern, by_head, full
 from .bigbird import BigBird
-from .grids import Axial, Neighborhood, axial, neighborhood
+from .grids import Axial, GridWindows, Neighborhood, axial, grid_windows, neighborhood
 from .intervals import BlockMask, Interval, between, difference
 from .sparse import (
     Chunks,
@@ -42,6 +42,7 @@ __all__ = [
     "Fixed",
     "Full",
     "Global",
+    "GridWindows",
     "Interval",
     "Media",
     "Neighborhood",
@@ -63,6 +64,7 @@ __all__ = [
     "fixed",
     "full",
     "global_tokens",
+    "grid_windows",
     "media",
     "neighborhood",
     "prefix",

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from .algebra import Pattern, by_head, full
 from .basic import causal, documents, global_tokens, media, prefix, sinks, window
 from .bigbird import BigBird
-from .grids import axial, neighborhood
+from .grids import axial, grid_windows, neighborhood
 from .sparse import blocks, chunks, dilated, fixed, random_blocks, strided
 
 
@@ -66,6 +66,7 @@ GALLERY: tuple[Example, ...] = (
         "The past, and the whole picture that it is part of; here without pictures.",
         "Gemma Team 2025, Gemma 3",
     ),
+    Example("grid_windows(3)", grid_windows(3), "Its square of 3 × 3 places.", "Liu et al. 2021, Swin"),
     Example("neighborhood(3)", neighborhood(3), "3 × 3 places of an image.", "Ramachandran et al. 2019"),
     Example("axial()", axial(), "Its row and its column of an image.", "Ho et al. 2019"),
     Example(

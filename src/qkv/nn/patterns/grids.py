@@ -109,6 +109,24 @@ class Neighborhood(OnGrid, kind="neighborhood"):
         return both(*each)
 
 
+class GridWindows(OnGrid, kind="grid-windows"):
+    """A token sees the tokens of its own square of `size` × `size` places; squares begin at the first row and column, and
+    are cut off at the last (Liu et al. 2021, Swin; Bai et al. 2025, Qwen2.5-VL)."""
+
+    size: int = Field(gt=0)
+
+    def near(self, rows: Tensor, columns: Tensor, row: Tensor, column: Tensor) -> Tensor:
+        size = self.size
+        return (rows // size == row // size) & (columns // size == column // size)
+
+    def near_blocks(self, q: _Places, k: _Places) -> BlockMask:
+        each = (
+            between(_apart(*((low // self.size, high // self.size) for low, high in spans)), 0, 0)
+            for spans in zip(q[:2], k[:2], strict=True)
+        )
+        return both(*each)
+
+
 class Axial(OnGrid, kind="axial"):
     """A token sees its own row, its own column, or both (Ho et al. 2019)."""
 
@@ -134,6 +152,10 @@ def _clamp(x: Any, most: int) -> Any:
 
 def neighborhood(size: int, grid: Grid | tuple[int, ...] | None = None) -> Pattern:
     return Neighborhood(size=size, grid=None if grid is None else Grid(*grid))
+
+
+def grid_windows(size: int, grid: Grid | tuple[int, ...] | None = None) -> Pattern:
+    return GridWindows(size=size, grid=None if grid is None else Grid(*grid))
 
 
 def axial(along: Literal["both", "row", "column"] = "both", grid: Grid | tuple[int, ...] | None = None) -> Pattern:

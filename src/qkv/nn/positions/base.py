@@ -97,6 +97,7 @@ class PositionModule(nn.Module):
     """Base class of position modules: no encoding at all. A scheme overrides `embed`, `tables` and `rotate`, or `bias`."""
 
     max_positions: int | None = None  # number of positions it is defined for; None means all
+    reads_axes: ClassVar[bool] = False  # whether it reads time, row and column of tokens (`positions.axes`)
 
     def embed(self, layout: Layout) -> Float[Tensor, "B T M"] | None:
         """Return what is added to the embeddings."""

@@ -58,9 +58,13 @@ class RotaryTurn(PositionModule):
     def tables(self, layout: Layout) -> Tables:
         length = document_lengths(layout) if self.scaling.by_length else None
         rates = self.scaling.rates(self.turn, layout.device, length)
-        angle = (layout.positions[..., 0].clamp(min=0).float()[..., None] * rates)[:, :, None]
+        angle = (self.positions(layout) * rates)[:, :, None]
         cos, sin = angle.cos(), angle.sin()
         return (cos, sin) if self.magnitude == 1.0 else (cos * self.magnitude, sin * self.magnitude)
+
+    def positions(self, layout: Layout) -> Float[Tensor, "B T #R/2"]:
+        """The position by which each pair turns, in fp32."""
+        return layout.positions[..., :1].clamp(min=0).float()
 
     def rotate(self, x: Float[Tensor, "B T H D"], tables: Tables) -> Float[Tensor, "B T H D"]:
         cos, sin = tables
