@@ -22,6 +22,7 @@ from qkv.data.tokenizers.tokenizer import train as train_tokenizer
 from qkv.data.vectors import word2vec_format
 from qkv.data.vectors.word_vectors import Vectors
 from qkv.generation import generate, score
+from qkv.generation.grammar.rules import Grammar
 from qkv.io.directories.save import save
 from qkv.io.hub.gguf import container
 from qkv.lab.ablate.ablation import Ablation
@@ -91,6 +92,7 @@ def calls(place: Path) -> dict[str, Call]:
         "train": (qkv.train, {"recipe": "there-is-none", "out": str(new), "changes": {}, "data": str(new)}),
         "Recipe.load": (qkv.Recipe.load, {"name": "gpt", "settings": ()}),
         "Run.settings": (gpt.settings, {"num_beams": 1}),
+        "Run.constrained": (gpt.constrained, {"grammar": Grammar("")}),
         "Run.generate": (gpt.generate, {"texts": "ab", "stop": "a", "max_new_tokens": 1}),
         "Run.outputs": (lambda **given: gpt.outputs(settings=short, **given), {"texts": ["ab"], "stop": "a"}),
         "Run.stream": (lambda **given: gpt.stream(emit=str, settings=short, **given), {"prompt": "ab", "stop": "a"}),
@@ -291,7 +293,7 @@ def test_one_text_is_one_setting_of_a_study(tmp_path: Path) -> None:
     )
     for wrong in ("data", "evaluation"):
         with pytest.raises(ValueError, match="there is no split 'none'"):
-            evaluate_run(recorded(), "none", **{wrong: "test=8" if wrong == "data" else "examples=1"})
+            evaluate_run(recorded(), "none", **{wrong: "test=8" if wrong == "data" else "samples=1"})
     with pytest.raises(ValueError, match="settings of the recipe are for the fine-tuning"):
         qkv.prune(recorded(), tmp_path / "new", layers=1, changes="seed=1")
     with pytest.warns(UserWarning, match="2 labels have no names: 1 name is given"):

@@ -65,6 +65,7 @@ def test_lists_are_whole() -> None:
     assert all(about.endswith(".") and len(about) > 3 for rows in listed.values() for about in rows.values())
     # Patterns have their own list, models are presets, and the others belong to one part, a study or `qkv vectors`.
     others = {"pattern", "model", "context", "connections", "initialization", "feature-map", "vector method", "measure"}
+    others |= {"media-numbers"}  # which the task omni names by the media of its data
     declared = {cls.role for cls in _specs(Spec) if cls.role and cls.__module__.startswith("qkv.")}
     alone = {cls.role for cls in _specs(Spec) if cls.role and len(cls.kinds) == 1}  # kinds without a choice
     assert declared - roles - alone <= others

@@ -342,6 +342,13 @@ def has_towers(run: LoadedModel) -> bool:
     return isinstance(run.model.spec, DualEncoder)
 
 
+def as_grammar(grammar: Grammar) -> Grammar:
+    """The grammar, whose module is imported only with one. Raises ValueError for anything else."""
+    if type(grammar).__name__ != "Grammar":
+        raise ValueError(f"a grammar is a Grammar, such as Grammar.choices(['yes', 'no']), not {brief(grammar)}")
+    return grammar
+
+
 def draft_for(run: LoadedModel, draft: LoadedModel | None) -> AnyModel | None:
     """Return the draft's model, if there is one. Raises ValueError, naming the difference, for another tokenizer."""
     if draft is None:

@@ -37,7 +37,7 @@ from ...io.hub.gguf.container import is_gguf
 from ...io.hub.quantized.config import quantization_of
 from ..recipes import imports as recipe_imports
 from . import unknown_words
-from .loaded import LoadedModel, draft_for
+from .loaded import LoadedModel, as_grammar, draft_for
 
 if TYPE_CHECKING:  # methods import what they need when they are called
     from ...data.tokenizers.chat.messages import Messages, Tools
@@ -69,7 +69,7 @@ class Run(LoadedModel):
 
     def constrained(self, grammar: Grammar) -> Self:
         """Return the run with outputs that a grammar allows, such as `Grammar.json_schema({…})`; this run is unchanged."""
-        return replace(self, grammar=grammar)
+        return replace(self, grammar=as_grammar(grammar))
 
     @overload
     def generate(  # type: ignore[overload-overlap]
