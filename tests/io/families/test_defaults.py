@@ -11,6 +11,7 @@ from qkv.io.hub.family import difference
 # Their defaults are pictures of 7 × 7 or 14 × 14 patches, of which 2 × 2 can't be joined, or 256 tokens made: such a model
 # reads no picture.
 NEEDED = {key: {"vision_config": {"image_size": 256}} for key in ("idefics3", "smolvlm", "gemma3")}
+NEEDED["esm"] = {"vocab_size": 33, "pad_token_id": 1}  # null by default, with which transformers makes no model
 THEIRS = [model_type for model_type in FAMILIES if model_type in CONFIG_MAPPING]
 
 

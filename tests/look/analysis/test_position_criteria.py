@@ -17,6 +17,7 @@ from qkv.nn.positions.base import Position
 from qkv.nn.positions.bias import ALiBi, T5Buckets
 from qkv.nn.positions.rope_scaling import YaRN
 from qkv.nn.positions.rotary import Rotary
+from qkv.nn.positions.tempered import TemperedRotary
 from qkv.nn.positions.xpos import XPos
 
 EXPECTED = {
@@ -27,6 +28,8 @@ EXPECTED = {
     Rotary(): "yes yes yes yes",
     Rotary(scaling=YaRN(factor=4.0, original_max_positions=16)): "yes yes yes yes",
     XPos(): "yes yes no yes",
+    TemperedRotary(): "yes yes yes yes",
+    TemperedRotary(length=4): "yes no yes yes",
     ALiBi(): "yes yes no yes",
     T5Buckets(): "no yes yes no",
     GridPosition(): "yes no yes no",

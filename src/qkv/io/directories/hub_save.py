@@ -145,6 +145,16 @@ def _state(model: nn.Module) -> dict[str, torch.Tensor]:
     return {name: tensor.detach() for name, tensor in model.state_dict().items()}
 
 
+def _carried(family: Family[Any], model: AnyModel, bare: bool, origin: Origin) -> dict[str, torch.Tensor]:
+    """The tensors that files of a family hold and nothing here is computed with: those that were loaded, else zeros."""
+    carried = {}
+    for name, shape in family.carried_shapes(model.spec, bare).items():
+        loaded = origin.carried.get(name.removeprefix(family.prefix))
+        fits = loaded is not None and loaded.shape == shape
+        carried[name] = loaded if loaded is not None and fits else torch.zeros(shape, dtype=model.dtype)
+    return carried
+
+
 def save(
     folder: Path,
     model: AnyModel,
@@ -164,6 +174,7 @@ def save(
     if with_weights:
         tensors = family.computed_tensors(model.spec, bare) if family.writes_computed else {}
         computed = {name: tensor.to(model.dtype) for name, tensor in tensors.items()}
+        computed |= _carried(family, model, bare, origin)
         names, state = names_of(model, config), _state(model)
         if is_quantized(model):
             names, own, config[KEY] = stored.for_hub(model, names)

@@ -1,3 +1,3 @@
 """Position schemes: absolute, rotary (RoPE) with its scalings, and relative biases."""
 
-from . import absolute, bias, rotary, xpos  # noqa: F401  # registers every kind
+from . import absolute, bias, rotary, tempered, xpos  # noqa: F401  # registers every kind
