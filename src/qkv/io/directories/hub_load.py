@@ -87,7 +87,12 @@ def check(folder: Path, allow_pickle: bool = False) -> Checked:
     Raises ValueError in one sentence if a key, a class or a tensor is not known, missing or of a wrong shape.
     """
     config = _config(folder)
-    family = read_family(config, folder / CONFIG)
+    try:
+        family = read_family(config, folder / CONFIG)
+    except ValueError as error:
+        from .nearest_family import advice  # imported here: it compares with every family
+
+        raise ValueError(f"{error}{advice(config, folder)}") from None
     weights = _opened(folder, config, allow_pickle)
     fit = _fitting(family, config, weights, folder)
     model = fit.model

@@ -37,7 +37,10 @@ DEFAULT_ROLES = {
     "falcon": {"bos_token_id": 11, "eos_token_id": 11},
     "phi3": {"pad_token_id": 32000, "eos_token_id": 32000},
     "smollm3": {"pad_token_id": 128004, "bos_token_id": 128000, "eos_token_id": 128001},
+    "gptj": {"bos_token_id": 50256, "eos_token_id": 50256},
+    "ministral3": {"pad_token_id": 11},
     "olmo2": {"eos_token_id": 50279},
+    "olmo3": {"eos_token_id": 50279},
     "modernbert": {
         "pad_token_id": 50283,
         **dict.fromkeys(("bos_token_id", "cls_token_id"), 50281),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import torch
@@ -162,6 +162,12 @@ class LoadedModel:
     def reader(self) -> Tokenizer:
         """The tokenizer of the model's input, which may be another than that of its output."""
         return self.words.sources if self.task == "translate" else self.words
+
+    def between(self, src_lang: str, tgt_lang: str) -> Self:
+        """The run that translates from one of its languages into another; see `languages.between`."""
+        from .languages import between
+
+        return between(self, src_lang, tgt_lang)
 
     def encode(self, text: str, tokenizer: Tokenizer | None = None) -> list[int]:
         """Return the ids that the model reads for a text, or another tokenizer's ids, such as `words.targets`."""
