@@ -10,35 +10,26 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 from ...core.spec import brief, nearest
 from ...data.tokenizers.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from .loaded import LoadedModel
-
-    Model = TypeVar("Model", bound=LoadedModel)
+from ...io.hub.generation import Ids
 
 
-def between(run: Model, src_lang: str, tgt_lang: str) -> Model:
-    """The run with texts in one language and outputs in another, each by its code or token: "eng_Latn" (NLLB), "fr" or
-    "__fr__" (M2M-100), "fr_XX" (mBART).
+def between(tokenizer: Tokenizer, ids: Ids, src_lang: str, tgt_lang: str, name: str) -> tuple[Tokenizer, Ids]:
+    """The tokenizer for texts in one language, and the tokens of generation for outputs in another.
 
-    Raises ValueError for a model without language tokens, and for a language that it lacks.
+    A language is its code or token: "eng_Latn" (NLLB), "fr" or "__fr__" (M2M-100), "fr_XX" (mBART). Raises ValueError for a
+    tokenizer without tokens of languages, and for a language that it lacks; `name` is the model's, for messages.
     """
-    if run.task != "translate" or run.origin is None:
-        raise ValueError(
-            f"{run.name} doesn't translate among languages that are chosen; leave out src_lang and tgt_lang"
-        )
-    languages = languages_of(run.words)
-    source, target = (_token(code, languages, run.name) for code in (src_lang, tgt_lang))
-    ids = run.origin.ids
+    languages = languages_of(tokenizer)
+    source, target = (_token(code, languages, name) for code in (src_lang, tgt_lang))
     if ids.start in languages.values():  # mBART's decoder starts from the language
         ids = replace(ids, start=languages[target])
     else:
         ids = replace(ids, forced=(languages[target], ids.forced[1]))
-    return replace(run, tokenizer=_reading(run.words, source, languages), origin=replace(run.origin, ids=ids))
+    return _reading(tokenizer, source, languages), ids
 
 
 def languages_of(tokenizer: Tokenizer) -> dict[str, int]:
