@@ -90,7 +90,7 @@ def check(folder: Path, allow_pickle: bool = False) -> Checked:
     try:
         family = read_family(config, folder / CONFIG)
     except ValueError as error:
-        from .nearest_family import advice  # imported here: it compares with every family
+        from ..families.nearest_family import advice  # imported here: it compares with every family
 
         raise ValueError(f"{error}{advice(config, folder)}") from None
     weights = _opened(folder, config, allow_pickle)

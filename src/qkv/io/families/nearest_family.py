@@ -9,12 +9,12 @@ from typing import Any
 
 from ...core.spec import brief
 from ...nn.models.build import build
-from ..families import FAMILIES
 from ..hub.family import Family
 from ..hub.files import open_weights
 from ..hub.keys import BOOKKEEPING
 from ..hub.names import Names, Row
 from ..hub.transforms import Shape
+from . import FAMILIES
 
 TRIED = 4  # families whose shapes are compared: those with the most names in common
 LEAST = 0.5  # of the file's tensors
