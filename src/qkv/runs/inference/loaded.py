@@ -169,7 +169,7 @@ class LoadedModel:
 
         Raises ValueError for a model without tokens of languages, and for a language that it lacks.
         """
-        from .languages import between
+        from ...io.hub.languages import between
 
         if self.task != "translate" or self.origin is None:
             raise ValueError(

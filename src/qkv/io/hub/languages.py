@@ -14,7 +14,7 @@ from typing import Any
 
 from ...core.spec import brief, nearest
 from ...data.tokenizers.tokenizer import Tokenizer
-from ...io.hub.generation import Ids
+from .generation import Ids
 
 
 def between(tokenizer: Tokenizer, ids: Ids, src_lang: str, tgt_lang: str, name: str) -> tuple[Tokenizer, Ids]:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import qkv
-from qkv.runs.inference.languages import languages_of
+from qkv.io.hub.languages import languages_of
 from qkv.runs.inference.run import Run
 
 transformers = pytest.importorskip("transformers", reason="parity is with Hugging Face's transformers")
