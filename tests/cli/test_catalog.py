@@ -90,6 +90,18 @@ def test_presets_have_their_sizes_and_are_described_once(capsys: pytest.CaptureF
     assert sum("GPT-2's" in text for text in about.values()) == 1
 
 
+def test_families_have_their_classes_tokenizers_differences_and_version(capsys: pytest.CaptureFixture[str]) -> None:
+    from qkv.io.families import FAMILIES
+    from qkv.io.families.differences import DIFFERENCES
+    from qkv.io.families.held import HELD
+
+    assert main(["list", "families", "--json"]) == 0
+    about = json.loads(capsys.readouterr().out)
+    assert list(about) == list(FAMILIES) and {*DIFFERENCES, *HELD} <= about.keys()
+    assert about["opt"].startswith("OPTForCausalLM, OPTModel, ") and "merges of GPT2Tokenizer" in about["opt"]
+    assert "; equal to transformers 5.23.0; differs: projected states (350M)" in about["opt"]
+
+
 def test_the_text_of_an_objective_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "objectives", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["detection"].endswith(

@@ -54,6 +54,7 @@ from qkv.nn.positions.base import Position
 from qkv.nn.positions.bias import ALiBi, T5Buckets
 from qkv.nn.positions.rope_scaling import YaRN
 from qkv.nn.positions.rotary import Rotary
+from qkv.nn.positions.tempered import TemperedRotary
 from qkv.nn.positions.xpos import XPos
 
 for _package in (
@@ -113,6 +114,7 @@ POSITIONS: Mapping[str, tuple[Position, ...]] = {
     "xpos": (XPos(scale_base=16.0),),
     "mrope": (MultimodalRotary(), MultimodalRotary(arrangement="interleaved")),
     "axial-rotary": (AxialRotary(),),
+    "tempered-rotary": (TemperedRotary(length=3, beta=0.4),),
     "alibi": (ALiBi(),),
     "t5": (T5Buckets(buckets=8, max_distance=10), T5Buckets(buckets=6, max_distance=8, bidirectional=False)),
 }

@@ -1,4 +1,4 @@
-"""`qkv list`: list recipes, presets, metrics and the kinds of every part, with one line about each."""
+"""`qkv list`: list recipes, presets, the Hub's families, metrics and the kinds of every part, with one line about each."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def list_(
         str | None,
         typer.Argument(
             metavar="WHAT",
-            help="recipes, presets or metrics; parts of models: patterns, positions, scalings, scores, weightings, "
-            "mechanisms, feedforwards, norms, placements, inputs, heads, caches, speculations; of training: objectives, "
-            "rewards, optimizers, schedules, averages, adapters; of data: sources, tasks, tokenizers, augmentations, "
-            "mixings, perturbations (of sounds).",
+            help="recipes, presets, families or metrics; parts of models: patterns, positions, scalings, scores, "
+            "weightings, mechanisms, feedforwards, norms, placements, inputs, heads, caches, speculations; of training: "
+            "objectives, rewards, optimizers, schedules, averages, adapters; of data: sources, tasks, tokenizers, "
+            "augmentations, mixings, perturbations (of sounds).",
             autocompletion=lambda incomplete: [name for name in LISTS if name.startswith(incomplete)],
         ),
     ] = None,
@@ -38,7 +38,7 @@ def list_(
         Path | None, typer.Option("--out", metavar="DIR", help="Write pictures of all patterns or positions to DIR.")
     ] = None,
 ) -> None:
-    """List recipes, presets, metrics, or the kinds of a part, with a line about each."""
+    """List recipes, presets, the Hub's families, metrics, or the kinds of a part, with a line about each."""
     if what is None:
         raise ValueError(f"list what? One of {', '.join(LISTS)}")
     from ..core.registry import import_installed
@@ -70,7 +70,8 @@ def list_(
 
 
 _MEANINGS = {  # words of the field for what a list has
-    "presets": "models model architectures architecture families zoo checkpoints gpt2 bert llama t5",
+    "presets": "models model architectures architecture zoo checkpoints gpt2 bert llama t5",
+    "families": "family hub huggingface transformers classes auto",
     "recipes": "experiments configs configurations examples templates",
     "patterns": "masks mask windows window sparse causal",
     "positions": "embeddings encodings rope rotary alibi positional",
@@ -120,6 +121,26 @@ def _presets() -> list[Row]:
         rows.append((name, f"{_parameters(spec)}: {sizes(spec)}. {'' if about in described else about}".rstrip()))
         described.add(about)
     return rows + _kinds({name: cls for name, (cls, _) in families.presets().items() if name not in families.PRESETS})
+
+
+def _families() -> list[Row]:
+    """Each family's classes, the tokenizer files that it comes with, how it differs from transformers, and the version to
+    which it was held."""
+    from ..data.tokenizers.readers.hub_families import BY_MODEL_TYPE
+    from ..io.families import FAMILIES
+    from ..io.families.differences import DIFFERENCES
+    from ..io.families.held import HELD
+
+    def row(model_type: str) -> Row:
+        files = BY_MODEL_TYPE.get(model_type)
+        older = f", {files.files} of {files.classes[0]}" if files is not None else ""
+        tested = f"equal to transformers {HELD[model_type]}" if model_type in HELD else "not in the table of parity"
+        parts = [", ".join(FAMILIES[model_type].classes), f"tokenizers: tokenizer.json{older}", tested]
+        if model_type in DIFFERENCES:
+            parts.append(f"differs: {DIFFERENCES[model_type]}")
+        return model_type, f"{'; '.join(parts)}."
+
+    return [row(model_type) for model_type in FAMILIES]
 
 
 def _patterns() -> list[Row]:
@@ -284,6 +305,7 @@ def _metrics() -> list[Row]:
 LISTS: dict[str, Callable[[], list[Row]]] = {
     "recipes": _recipes,
     "presets": _presets,
+    "families": _families,
     "patterns": _patterns,
     **{name: _role(name) for name in ROLES},
     "positions": _positions,

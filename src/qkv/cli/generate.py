@@ -91,6 +91,10 @@ Regex = Annotated[
 Choices = Annotated[
     str | None, typer.Option(metavar="TEXT,TEXT…", help="Write one of the texts, with commas between them.")
 ]
+SrcLang = Annotated[
+    str | None, typer.Option(metavar="CODE", help="Language of the texts, for models of many languages: `eng_Latn`.")
+]
+TgtLang = Annotated[str | None, typer.Option(metavar="CODE", help="Language of the outputs: `deu_Latn`, `fr_XX`.")]
 Verbose = Annotated[
     bool,
     typer.Option(
@@ -131,6 +135,8 @@ def generate(
     json_schema: JsonSchema = None,
     regex: Regex = None,
     choices: Choices = None,
+    src_lang: SrcLang = None,
+    tgt_lang: TgtLang = None,
     verbose: Verbose = False,
     out: OutTable = None,
     column: Column = None,
@@ -149,6 +155,7 @@ def generate(
         command = "chat" if chat else context.info_name or "generate"
         loaded, texts = load_runs(run, texts, command, device, ensemble_weights, ensemble_mode)
     loaded = _constrained(loaded, json_schema, regex, choices)
+    loaded = _between(loaded, src_lang, tgt_lang)
     settings = loaded.settings(**generation_settings(context, set_))  # checked before texts are read
     warn_of_settings(texts, SETTINGS_ADVICE)
     if stream and (json or scores or out is not None or settings.num_samples > 1):
@@ -188,6 +195,15 @@ def generate(
         since = "" if pace.first is None else f", {_since_start(pace.first):.2f} s after the start of the process"
         echo(pace.text(sum(len(output.tokens) for output in every)) + since, err=True)
         echo(_report(every), err=True)
+
+
+def _between(run: Run, src_lang: str | None, tgt_lang: str | None) -> Run:
+    """The run between two languages. Raises ValueError if one alone is given."""
+    if src_lang is None and tgt_lang is None:
+        return run
+    if src_lang is None or tgt_lang is None:
+        raise ValueError("--src-lang and --tgt-lang go together: the language of the texts, and that of the outputs")
+    return run.between(src_lang, tgt_lang)
 
 
 def _since_start(moment: float) -> float:

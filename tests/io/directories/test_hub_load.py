@@ -198,8 +198,8 @@ Break = Callable[[Path], object]
 
 BROKEN: dict[str, tuple[Break, str]] = {
     "unknown model type": (
-        lambda f: configured(f, model_type="gptj2"),
-        "no model type 'gptj2' here; did you mean 'gpt2'",
+        lambda f: configured(f, model_type="gtp2"),
+        "no model type 'gtp2' here; did you mean 'gpt2'",
     ),
     "code of its own": (
         lambda f: configured(f, model_type="mine", auto_map={"AutoModel": "m.Mine"}),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import tempfile
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,8 @@ class Case:
     attention: which of their implementations is the model.
     lengths: of the rows, if they have to be longer for a pattern to show.
     chosen:  whether some tokens see all and are seen by all (Longformer).
+    renamed: what stands in the names of tensors in their files, and in those of published files, which ours have.
+    slow:    whether the fast suite leaves it out.
     """
 
     cls: str
@@ -52,6 +55,8 @@ class Case:
     attention: str = "eager"
     lengths: tuple[int, ...] = LENGTHS
     chosen: bool = False
+    renamed: tuple[tuple[str, str], ...] = ()
+    slow: bool = False
 
 
 SIZES = {
@@ -152,6 +157,23 @@ T5 = {
     "relative_attention_max_distance": 10,
     "decoder_start_token_id": 1,
 }
+OPT = {**{key: value for key, value in SIZES.items() if key != "intermediate_size"}, "ffn_dim": 48}
+GPTJ = {**GPT, "rotary_dim": 4}
+ESM = {**SIZES, "pad_token_id": 1, "mask_token_id": 32, "hidden_dropout_prob": 0.0}
+TEMPERED = {
+    "rope_parameters": {
+        "rope_type": "yarn",
+        "rope_theta": 1000.0,
+        "factor": 4.0,
+        "original_max_position_embeddings": 4,
+        "mscale": 1.0,
+        "mscale_all_dim": 1.0,
+        "llama_4_scaling_beta": 0.3,
+    }
+}
+ESMS_NAMES = (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias"))
+M2M100 = {**BART, "scale_embedding": True, "activation_function": "relu", "pad_token_id": PAD}
+XLM_R = {**SIZES, "pad_token_id": 1, "type_vocab_size": 1}
 
 
 CASES: dict[str, Case] = {
@@ -394,6 +416,48 @@ CASES: dict[str, Case] = {
     "marian": Case("MarianMTModel", MARIAN, does="translate", places="counted"),
     "pegasus": Case("PegasusForConditionalGeneration", PEGASUS, does="translate", places="counted"),
     "pegasus-bare": Case("PegasusModel", PEGASUS, does="translate", places="counted", outputs=""),
+    "xlm-roberta": Case("XLMRobertaForMaskedLM", {**XLM_R, "hidden_act": "relu"}, does="read"),
+    "camembert-bare": Case("CamembertModel", XLM_R, does="read", outputs="", slow=True),
+    "mpnet": Case("MPNetForMaskedLM", SIZES, does="read"),
+    "mpnet-bare": Case("MPNetModel", {**SIZES, "hidden_act": "gelu_new"}, does="read", outputs="", slow=True),
+    "esm": Case(
+        "EsmForMaskedLM",
+        {**ESM, "position_embedding_type": "rotary", "token_dropout": True},
+        does="read",
+        renamed=ESMS_NAMES,
+    ),
+    "esm-bare": Case(
+        "EsmModel", {**ESM, "emb_layer_norm_before": True}, does="read", outputs="", renamed=ESMS_NAMES, slow=True
+    ),
+    "opt": Case("OPTForCausalLM", OPT),
+    "opt-narrow": Case("OPTForCausalLM", {**OPT, "word_embed_proj_dim": 20, "do_layer_norm_before": False}),
+    "opt-bare": Case("OPTModel", {**OPT, "enable_bias": False}, outputs="", slow=True),
+    "gptj": Case("GPTJForCausalLM", GPTJ),
+    "gptj-bare": Case("GPTJModel", {**GPTJ, "rotary_dim": 6, "n_inner": 40}, outputs="", slow=True),
+    "olmo3": Case("Olmo3ForCausalLM", {**GROUPED, "num_hidden_layers": 4, "sliding_window": 6}),
+    "olmo3-scaled": Case(
+        "Olmo3ForCausalLM",
+        {
+            **GROUPED,
+            "sliding_window": 5,
+            "layer_types": ["full_attention", "sliding_attention"],
+            "rope_parameters": {
+                "full_attention": {"rope_type": "yarn", "rope_theta": 1000.0, **SCALINGS["yarn"]},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 1000.0},
+            },
+        },
+        slow=True,
+    ),
+    "ministral3": Case("Ministral3ForCausalLM", {**GROUPED, "head_dim": 12, **TEMPERED}),
+    "ministral": Case(
+        "MinistralForCausalLM",
+        {**GROUPED, "head_dim": 8, "sliding_window": 6, "layer_types": ["full_attention", "sliding_attention"]},
+        slow=True,
+    ),
+    "mbart": Case("MBartForConditionalGeneration", BART, does="translate", places="counted"),
+    "m2m-100": Case("M2M100ForConditionalGeneration", M2M100, does="translate", places="counted"),
+    "m2m-100-bare": Case("M2M100Model", M2M100, does="translate", places="counted", outputs="", slow=True),
+    "umt5": Case("UMT5ForConditionalGeneration", T5, does="translate", places="relative", slow=True),
     "t5": Case("T5ForConditionalGeneration", T5, does="translate", places="relative"),
     "t5-gated": Case(
         "T5ForConditionalGeneration",
@@ -428,7 +492,20 @@ class Pair:
 @functools.cache
 def pair(name: str) -> Pair:
     """Both models of a case, made once for all tests."""
-    return made(CASES[name], name)
+    return made(CASES[name] if name in CASES else RANDOM[name], name)
+
+
+RANDOM: dict[str, Case] = {}
+"""Cases that another module adds."""
+
+
+def parameters(cases: Mapping[str, Case], chosen: Callable[[Case], object] = lambda case: True) -> list[Any]:
+    """The names of the cases that are chosen, as parameters of tests."""
+    return [
+        pytest.param(name, marks=[pytest.mark.slow] if case.slow else [])
+        for name, case in cases.items()
+        if chosen(case)
+    ]
 
 
 @functools.cache

@@ -16,7 +16,26 @@ from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from hub_cases import ALBERT, BIG_BIRD, DISTILBERT, ELECTRA, LONGFORMER, SIZES, Case, Pair, inputs, made, ours, theirs
+from hub_cases import (
+    ALBERT,
+    BIG_BIRD,
+    DISTILBERT,
+    ELECTRA,
+    GPTJ,
+    GROUPED,
+    LONGFORMER,
+    OPT,
+    SIZES,
+    TEMPERED,
+    XLM_R,
+    Case,
+    Pair,
+    inputs,
+    made,
+    ours,
+    parameters,
+    theirs,
+)
 from test_parity import error
 
 from qkv.core.layout import Layout
@@ -36,8 +55,14 @@ CASES = {
         types=True,
         lengths=(45, 30, 38),
     ),
+    "xlm-roberta": Case("XLMRobertaForQuestionAnswering", XLM_R, does="read", slow=True),
+    "camembert": Case("CamembertForQuestionAnswering", XLM_R, does="read", slow=True),
+    "mpnet": Case("MPNetForQuestionAnswering", SIZES, does="read", slow=True),
+    "opt": Case("OPTForQuestionAnswering", OPT, slow=True),
+    "gptj": Case("GPTJForQuestionAnswering", GPTJ, slow=True),
+    "ministral3": Case("Ministral3ForQuestionAnswering", {**GROUPED, "head_dim": 8, **TEMPERED}, slow=True),
 }
-every = pytest.mark.parametrize("name", CASES)
+every = pytest.mark.parametrize("name", parameters(CASES))
 
 
 @functools.cache

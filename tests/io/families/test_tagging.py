@@ -20,6 +20,8 @@ from hub_cases import (
     BLOOM,
     DISTILBERT,
     ELECTRA,
+    ESM,
+    ESMS_NAMES,
     EXPERTS,
     FALCON,
     GEMMA,
@@ -31,14 +33,17 @@ from hub_cases import (
     NARROW,
     SHARED,
     SIZES,
+    TEMPERED,
+    XLM_R,
     Case,
     Pair,
     inputs,
     made,
     ours,
+    parameters,
     theirs,
 )
-from test_parity import error
+from test_parity import error, published
 
 from qkv.nn.models.heads.text import Span, TokenClassifier
 from qkv.runs.inference.run import load
@@ -86,8 +91,15 @@ CASES = {
         name: case(*of, "continue", places="relative" if name in ("bloom", "mpt") else "given")
         for name, of in DECODERS.items()
     },
+    "xlm-roberta": case("XLMRoberta", XLM_R, slow=True),
+    "camembert": case("Camembert", XLM_R, slow=True),
+    "mpnet": case("MPNet", SIZES, slow=True),
+    "esm": case("Esm", {**ESM, "hidden_dropout_prob": 0.1}, slow=True, renamed=ESMS_NAMES),
+    "gemma": case("Gemma", {**GROUPED, "head_dim": 8}, "continue", slow=True),
+    "ministral3": case("Ministral3", {**GROUPED, "head_dim": 8, **TEMPERED}, "continue", slow=True),
+    "ministral": case("Ministral", {**GROUPED, "head_dim": 8}, "continue", slow=True),
 }
-every = pytest.mark.parametrize("name", CASES)
+every = pytest.mark.parametrize("name", parameters(CASES))
 
 
 @functools.cache
@@ -130,7 +142,7 @@ def test_a_directory_goes_there_and_back(name: str, tmp_path: Path) -> None:
     config = json.loads((saved / "config.json").read_text())
     assert config["architectures"] == [CASES[name].cls]
     assert list(config["id2label"].values()) == list(LABELS)
-    before, after = load_file(both.folder / "model.safetensors"), load_file(saved / "model.safetensors")
+    before, after = (published(both.case, load_file(path / "model.safetensors")) for path in (both.folder, saved))
     assert before.keys() == after.keys() and all(torch.equal(before[tensor], after[tensor]) for tensor in before)
 
 

@@ -18,6 +18,7 @@ from qkv.nn.positions.base import Position
 from qkv.nn.positions.bias import ALiBi, T5Buckets
 from qkv.nn.positions.rope_scaling import YaRN
 from qkv.nn.positions.rotary import Rotary
+from qkv.nn.positions.tempered import TemperedRotary
 from qkv.nn.positions.xpos import XPos
 
 EXPECTED = {
@@ -30,6 +31,8 @@ EXPECTED = {
     XPos(): "yes yes no yes",
     MultimodalRotary(): "yes yes yes yes",
     AxialRotary(): "yes yes yes yes",
+    TemperedRotary(): "yes yes yes yes",
+    TemperedRotary(length=4): "yes no yes yes",
     ALiBi(): "yes yes no yes",
     T5Buckets(): "no yes yes no",
     GridPosition(): "yes no yes no",

@@ -12,6 +12,7 @@ from qkv.nn.positions.axes import AxialRotary, MultimodalRotary
 from qkv.nn.positions.base import Position, PositionModule, Widths
 from qkv.nn.positions.bias import ALiBi, T5Buckets
 from qkv.nn.positions.rotary import Rotary
+from qkv.nn.positions.tempered import TemperedRotary
 from qkv.nn.positions.xpos import XPos
 
 TRAINED = 64  # the context that schemes are made for here
@@ -90,6 +91,7 @@ CRITERIA: dict[str, tuple[Position, tuple[bool, bool, bool, bool]]] = {
     "xpos": (XPos(), (True, True, True, True)),
     "mrope": (MultimodalRotary(), (True, True, True, True)),
     "axial-rotary": (AxialRotary(), (True, True, True, True)),
+    "tempered-rotary": (TemperedRotary(length=8), (True, False, False, True)),
     "alibi": (ALiBi(), (True, True, False, True)),  # defined everywhere, but it grows with distance
     "t5": (T5Buckets(), (False, True, True, False)),  # far distances share buckets
 }

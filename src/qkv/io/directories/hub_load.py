@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -87,11 +87,17 @@ def check(folder: Path, allow_pickle: bool = False) -> Checked:
     Raises ValueError in one sentence if a key, a class or a tensor is not known, missing or of a wrong shape.
     """
     config = _config(folder)
-    family = read_family(config, folder / CONFIG)
+    try:
+        family = read_family(config, folder / CONFIG)
+    except ValueError as error:
+        from ..families.nearest_family import advice  # imported here: it compares with every family
+
+        raise ValueError(f"{error}{advice(config, folder)}") from None
     weights = _opened(folder, config, allow_pickle)
-    model, names = _fitting(family, config, weights, folder)
-    model.origin = origin(folder, model.spec)
-    return Checked(folder, model, names, weights, model.origin)
+    fit = _fitting(family, config, weights, folder)
+    model = fit.model
+    model.origin = replace(origin(folder, model.spec), carried=_carried(family, fit, weights))
+    return Checked(folder, model, fit.names, weights, model.origin)
 
 
 def origin(folder: Path, spec: ModelSpec) -> Origin:
@@ -106,8 +112,7 @@ def origin(folder: Path, spec: ModelSpec) -> Origin:
 def spec(folder: Path) -> ModelSpec:
     """The spec of the model in a directory of the Hub, by its configuration and the headers of its weights."""
     config = _config(folder)
-    model, _ = _fitting(read_family(config, folder / CONFIG), config, _opened(folder, config), folder)
-    return model.spec
+    return _fitting(read_family(config, folder / CONFIG), config, _opened(folder, config), folder).model.spec
 
 
 def _opened(folder: Path, config: Mapping[str, Any], allow_pickle: bool = False) -> WeightFiles:
@@ -138,7 +143,7 @@ class _Fit:
     reading: Reading
 
 
-def _fitting(family: Family[Any], config: Mapping[str, Any], weights: WeightFiles, folder: Path) -> tuple[Model, Names]:
+def _fitting(family: Family[Any], config: Mapping[str, Any], weights: WeightFiles, folder: Path) -> _Fit:
     """The model on the meta device, of the class that the weights fit: the one that the configuration names, or one of its
     family that has more, since checkpoints may hold more heads than the class they name. A pooler may be missing, names may
     lack the prefix, and a head that a configuration calls tied may have its own numbers, which then count.
@@ -157,7 +162,7 @@ def _fitting(family: Family[Any], config: Mapping[str, Any], weights: WeightFile
             raise refusal from None
     _check_computed(family, fit, weights, folder)
     _tell(family, config, fit, named, folder)
-    return fit.model, fit.names
+    return fit
 
 
 def _first(
@@ -226,9 +231,16 @@ def _check_computed(family: Family[Any], fit: _Fit, weights: WeightFiles, folder
             there = weights.read(name).float()
             if there.shape != tensor.shape or not torch.allclose(there, tensor, rtol=0, atol=ROUNDED):
                 raise ValueError(
-                    f"{folder}: {name} holds other numbers than the sinusoidal positions of {family.model_type}, which are "
-                    "computed here"
+                    f"{folder}: {name} holds other numbers than the positions of {family.model_type}, which are computed "
+                    "here"
                 )
+
+
+def _carried(family: Family[Any], fit: _Fit, weights: WeightFiles) -> dict[str, torch.Tensor]:
+    """The tensors of a file that nothing here is computed with, by their names without the prefix."""
+    shapes = family.carried_shapes(fit.model.spec, fit.bare)
+    present = [name for name, shape in shapes.items() if weights.shapes.get(name) == shape]
+    return {name.removeprefix(family.prefix): weights.read(name) for name in present}
 
 
 def _tell(family: Family[Any], config: Mapping[str, Any], fit: _Fit, named: str, folder: Path) -> None:

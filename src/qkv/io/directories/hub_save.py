@@ -37,7 +37,10 @@ DEFAULT_ROLES = {
     "falcon": {"bos_token_id": 11, "eos_token_id": 11},
     "phi3": {"pad_token_id": 32000, "eos_token_id": 32000},
     "smollm3": {"pad_token_id": 128004, "bos_token_id": 128000, "eos_token_id": 128001},
+    "gptj": {"bos_token_id": 50256, "eos_token_id": 50256},
+    "ministral3": {"pad_token_id": 11},
     "olmo2": {"eos_token_id": 50279},
+    "olmo3": {"eos_token_id": 50279},
     "modernbert": {
         "pad_token_id": 50283,
         **dict.fromkeys(("bos_token_id", "cls_token_id"), 50281),
@@ -145,6 +148,16 @@ def _state(model: nn.Module) -> dict[str, torch.Tensor]:
     return {name: tensor.detach() for name, tensor in model.state_dict().items()}
 
 
+def _carried(family: Family[Any], model: AnyModel, bare: bool, origin: Origin) -> dict[str, torch.Tensor]:
+    """The tensors that files of a family hold and nothing here is computed with: those that were loaded, else zeros."""
+    carried = {}
+    for name, shape in family.carried_shapes(model.spec, bare).items():
+        loaded = origin.carried.get(name.removeprefix(family.prefix))
+        fits = loaded is not None and loaded.shape == shape
+        carried[name] = loaded if loaded is not None and fits else torch.zeros(shape, dtype=model.dtype)
+    return carried
+
+
 def save(
     folder: Path,
     model: AnyModel,
@@ -164,6 +177,7 @@ def save(
     if with_weights:
         tensors = family.computed_tensors(model.spec, bare) if family.writes_computed else {}
         computed = {name: tensor.to(model.dtype) for name, tensor in tensors.items()}
+        computed |= _carried(family, model, bare, origin)
         names, state = names_of(model, config), _state(model)
         if is_quantized(model):
             names, own, config[KEY] = stored.for_hub(model, names)

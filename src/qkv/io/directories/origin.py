@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from torch import Tensor
+
 from ...core.spec import brief
 from ...nn.models.base import ModelSpec
 from ...nn.models.heads.sequence import SentenceVector
@@ -31,12 +33,14 @@ class Origin:
     config, generation: the content of its `config.json` and `generation_config.json`.
     ids:                which tokens have roles in generation.
     fields:             its settings of generation as fields of `Generation`.
+    carried:            tensors of its weights that nothing here is computed with, by their names without a prefix.
     """
 
     config: Mapping[str, Any]
     generation: Mapping[str, Any] | None = None
     ids: Ids = field(default_factory=Ids)
     fields: Mapping[str, Any] = field(default_factory=dict)
+    carried: Mapping[str, Tensor] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def of(cls, config: Config, generation: Config | None, spec: ModelSpec, where: Path, settings: Path) -> Origin:

@@ -27,13 +27,18 @@ ENCODER_DECODERS: dict[str, tuple[str, ...]] = {
     "bart": ("bart",),
     "marian": ("marian",),
     "pegasus": ("pegasus",),
+    "mbart": ("mbart",),
+    "m2m_100": ("m2m_100",),
     "t5": ("t5", "mt5"),
+    "umt5": ("umt5",),
     "whisper": ("whisper",),
 }
 MODULES: dict[str, tuple[str, ...]] = {
     "vanilla": (),
     "gpt2": ("gpt2",),
     "openai_gpt": ("openai-gpt",),
+    "opt": ("opt",),
+    "gptj": ("gptj",),
     "bigcode": ("gpt_bigcode",),
     "neox": ("gpt_neox",),
     "bloom": ("bloom",),
@@ -42,6 +47,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "palm": (),
     "llama": ("llama",),
     "mistral": ("mistral",),
+    "ministral": ("ministral3", "ministral"),
     "qwen2": ("qwen2",),
     "qwen3": ("qwen3",),
     "gemma": ("gemma",),
@@ -50,13 +56,16 @@ MODULES: dict[str, tuple[str, ...]] = {
     "gemma3": ("gemma3_text",),
     "smollm3": ("smollm3",),
     "olmo2": ("olmo2",),
+    "olmo3": ("olmo3",),
     "granite": ("granite",),
     "mixtral": ("mixtral",),
     "qwen2_moe": ("qwen2_moe",),
     "qwen3_moe": ("qwen3_moe",),
     "bert": ("bert",),
     "modernbert": ("modernbert",),
-    "roberta": ("roberta",),
+    "roberta": ("roberta", "xlm-roberta", "camembert"),
+    "mpnet": ("mpnet",),
+    "esm": ("esm",),
     "distilbert": ("distilbert",),
     "electra": ("electra",),
     "albert": ("albert",),
@@ -82,12 +91,14 @@ MODULES: dict[str, tuple[str, ...]] = {
 }
 DUAL_ENCODERS = ("clip", "siglip")
 TOWERS = ("clip_text_model", "clip_vision_model", "siglip_text_model", "siglip_vision_model")
+PROTEINS = ("esm",)
 # fmt: on
 """The modules of this package that define models, each with its model types on the Hub; a new family is added here.
 
 A module has `SIZES`, the presets of its factory, and a `Family` for each model type: `FAMILY`, and for a second one its name
-in capitals. A module without model types has `PRESETS`: pairs of a factory and its presets.
-`DUAL_ENCODERS` are the model types of two towers, and `TOWERS` of one of them alone, which are not named as the nearest.
+in capitals, with _ for -. A module without model types has `PRESETS`: pairs of a factory and its presets.
+`DUAL_ENCODERS` are the model types of two towers, and `TOWERS` of one of them alone. These, and `PROTEINS`, are not named as
+the nearest.
 """
 
 
@@ -97,7 +108,7 @@ family's module is imported when it is first asked for: loading a model needs on
 
 for _module, _model_types in MODULES.items():
     for _i, _model_type in enumerate(_model_types):
-        _name = _model_type.upper() if _i else "FAMILY"
+        _name = _model_type.upper().replace("-", "_") if _i else "FAMILY"
         FAMILIES.later(_model_type, f"{__name__}.{_module}", attrgetter(_name))
 
 
@@ -165,7 +176,7 @@ def _family_or_reason(spec: ModelSpec, first: str | None, families: tuple[Family
         unwritable = family.unwritable(sizes)
         if not differences and not unwritable:
             return family
-        if family.model_type in TOWERS and family.model_type != first:
+        if family.model_type in (*TOWERS, *PROTEINS) and family.model_type != first:
             continue
         only_head = not unwritable and all(path.startswith("head.") for path in differences)
         refusals.append(((_distance(differences) + len(unwritable), not only_head), family, differences, unwritable))

@@ -45,14 +45,15 @@ def bart(
     scaled: bool = False,
     normed: bool = True,
     pre_norm: bool = False,
+    output_bias: bool = True,
     position: Position | None = None,
     max_positions: int = 1024,
     head: bool = True,
 ) -> Transformer:
-    """An encoder–decoder with one table for source, target and output, and a bias on the output.
+    """An encoder–decoder with one table for source, target and output.
 
     By default, each stack has the common sizes. `scaled` multiplies embeddings by √d_model, `normed` has a norm after
-    them, and `pre_norm` has norms before sublayers and at the end of each stack.
+    them, `pre_norm` has norms before sublayers and at the end of each stack, and `output_bias` adds a bias to the logits.
     """
 
     def stack(layers: int, heads: int, d_ff: int, crosses: bool) -> Stack:
@@ -76,7 +77,7 @@ def bart(
         max_positions=max_positions,
         encoder=stack(encoder_layers or n_layers, encoder_heads or n_heads, encoder_d_ff or d_ff, False),
         decoder=stack(decoder_layers or n_layers, decoder_heads or n_heads, decoder_d_ff or d_ff, True),
-        head=LanguageModel(bias=True) if head else None,
+        head=LanguageModel(bias=output_bias) if head else None,
         initialization=Normal(scale_residual=False),
     )
 

@@ -95,6 +95,11 @@ def reading(table: Table, answers: Row = ANSWERS) -> Callable[[Transformer], Tab
     return names
 
 
+def answering(table: Table) -> Callable[[Transformer], Table]:
+    """A decoder's table of names, with the head's name first for specs that find answers."""
+    return lambda spec: (ANSWERS, *table) if isinstance(spec.head, Span) else table
+
+
 def _untied(table: Table) -> Table:
     """A table for heads with their own matrix: of the two biases in files, `decoder.bias` is the one that is added, and
     the other is a copy of it only in a tied head."""

@@ -82,7 +82,8 @@ class LocalRopes(Ropes):
     scaled = False
 
 
-def _local(spec: Transformer) -> Any:
+def local(spec: Transformer) -> Any:
+    """The position of the layers that have a window."""
     blocks = at(spec, "decoder.blocks")
     return next((block.position for block in blocks if block.position is not None), UNSAID)
 
@@ -108,7 +109,7 @@ FAMILY = Family(
         Ropes(base=1e6),
         LocalRopes(theta_key="rope_local_base_freq", size="local_position"),
     ),
-    places={**base.FAMILY.places, "local_position": _local},
+    places={**base.FAMILY.places, "local_position": local},
     harmless={
         **base.FAMILY.harmless,
         "_sliding_window_pattern": ANY,  # beside layer_types, which count

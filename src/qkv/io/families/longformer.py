@@ -15,13 +15,13 @@ from ..hub.family import at
 from ..hub.keys import Config, changed
 from ..hub.names import Row
 from .bert import FAMILY as BERT
-from .bert import FIELDS, PLACES, bert, body
+from .bert import FIELDS, PLACES, body
 from .classes import encoders, reading
 from .factories import based_on
-from .roberta import HEADS, OWN
+from .roberta import HEADS, OWN, roberta
 
 
-@based_on(bert, without=("labels",), vocab_size=50265, eps=1e-5, token_types=1, max_positions=4096)
+@based_on(roberta, vocab_size=50265, eps=1e-5, token_types=1, max_positions=4096)
 def longformer(*, windows: int | tuple[int, ...] = 512, **sizes: Any) -> Transformer:
     """RoBERTa whose layers see `windows` tokens, half of them on either side, one size for all layers or one for each.
 
@@ -33,11 +33,9 @@ def longformer(*, windows: int | tuple[int, ...] = 512, **sizes: Any) -> Transfo
         raise ValueError(
             f"windows are even numbers of tokens, one for all or one for each of {n_layers} layers, not {windows}"
         )
-    spec = bert(**{**sizes, "position": sizes["position"] or Learned(offset=2)})
+    spec = roberta(**{**sizes, "position": sizes["position"] or Learned(offset=2)})
     attention = [GlobalAttention(n_heads=n_heads, dropout=dropout, pattern=sliding(size)) for size in each]
     changes: dict[str, Any] = {f"encoder.blocks.{i}.attention": mixer for i, mixer in enumerate(attention)}
-    if sizes["head"]:
-        changes["head.transform.activation"] = "gelu"  # whatever the layers have
     return spec.replace(changes)
 
 

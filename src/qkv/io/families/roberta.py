@@ -1,4 +1,5 @@
-"""RoBERTa (Liu et al. 2019): BERT without sentences; positions count from one past the padding token's id."""
+"""RoBERTa (Liu et al. 2019), XLM-RoBERTa (Conneau et al. 2020) and CamemBERT (Martin et al. 2020): BERT without
+sentences, whose positions count from one past the padding token's id."""
 
 from __future__ import annotations
 
@@ -6,15 +7,33 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...nn.models.transformer import Transformer
 from ...nn.positions.absolute import Learned
 from ..hub.keys import Config, Field, changed
 from ..hub.names import Row
 from .bert import FAMILY as BERT
 from .bert import FIELDS, bert, body
 from .classes import BERTS_DROPOUT, dense, encoders, reading
+from .factories import based_on
+
+
+@based_on(bert, without=("labels",))
+def roberta(**sizes: Any) -> Transformer:
+    """BERT whose head for masked tokens has the activation "gelu", whatever the layers have."""
+    spec = bert(**sizes)
+    return spec.replace({"head.transform.activation": "gelu"}) if sizes["head"] else spec
+
+
+USUAL: dict[str, Any] = {"eps": 1e-5, "token_types": 1, "position": Learned(offset=2)}
+LARGE: dict[str, Any] = {**USUAL, "d_model": 1024, "n_layers": 24, "n_heads": 16, "d_ff": 4096}
 
 SIZES: dict[str, dict[str, Any]] = {
-    "roberta-base": {"vocab_size": 50265, "eps": 1e-5, "token_types": 1, "position": Learned(offset=2)}
+    "roberta-base": {"vocab_size": 50265, **USUAL},
+    "roberta-large": {"vocab_size": 50265, **LARGE},
+    "xlm-roberta-base": {"vocab_size": 250002, **USUAL},
+    "xlm-roberta-large": {"vocab_size": 250002, **LARGE},
+    "camembert-base": {"vocab_size": 32005, **USUAL},
+    "camembert-large": {"vocab_size": 32005, **LARGE},
 }
 
 PADDING, LONGEST = "pad_token_id", "max_position_embeddings"
@@ -76,9 +95,18 @@ HEADS = (
 FAMILY = replace(
     BERT,
     model_type="roberta",
-    make=bert,
+    make=roberta,
     classes=encoders("Roberta", BERTS_DROPOUT),
     prefix="roberta.",
     fields=changed(FIELDS, *OWN, vocab_size=50265),
     names=reading((*body("roberta"), *HEADS)),
 )
+
+XLM_ROBERTA = replace(
+    FAMILY,
+    model_type="xlm-roberta",
+    classes=encoders("XLMRoberta", BERTS_DROPOUT),
+    fields=changed(FAMILY.fields, vocab_size=30522),
+)
+
+CAMEMBERT = replace(XLM_ROBERTA, model_type="camembert", classes=encoders("Camembert", BERTS_DROPOUT))

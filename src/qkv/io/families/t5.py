@@ -236,7 +236,7 @@ def names(spec: Transformer) -> tuple[Row, ...]:
     return (*(Row(f"transformer.{row.theirs}", row.ours, row.how) for row in rows), *dense("classification_head"))
 
 
-def _classes(name: str) -> dict[str, Class]:
+def classes(name: str) -> dict[str, Class]:
     return {
         f"{name}ForConditionalGeneration": Class(),
         f"{name}Model": Class({"head": False}),
@@ -247,7 +247,7 @@ def _classes(name: str) -> dict[str, Class]:
 FAMILY = Family(
     model_type="t5",
     make=t5,
-    classes=_classes("T5"),
+    classes=classes("T5"),
     is_encoder_decoder=True,
     fields=FIELDS,
     places=PLACES,
@@ -259,7 +259,7 @@ MT5 = replace(
     FAMILY,
     model_type="mt5",
     make=partial(t5, vocab_size=250112, n_heads=6, d_ff=1024, n_layers=8, **V1_1),
-    classes=_classes("MT5"),
+    classes=classes("MT5"),
     fields=changed(
         FIELDS,
         FeedForwardKind("gated-gelu"),

@@ -23,6 +23,7 @@ from ...nn.models.transformer import Transformer
 from ...nn.positions.bias import T5Buckets
 from .keys import Config, Field, LabelCount, check_claimed, filled
 from .names import Row
+from .transforms import Shape
 from .values import ARCHITECTURES, PROBABILITY, Maybe, check_values
 
 Table = tuple[Row, ...]
@@ -79,6 +80,8 @@ class Family(Generic[S]):
     computed:   tensors that files hold though they follow from the spec, by their names in classes with the prefix. What a
                 file holds has to be the same.
     writes_computed: whether they are written too.
+    carried:    tensors that files hold for what is not computed here, with their shapes, by their names in classes with the
+                prefix. They are kept and written back; a model that was not loaded has zeros in them.
     modules:    regular expressions in tensor names, and what stands there in the names of transformers' modules, where these
                 are others than in files. PEFT's adapters go by modules.
     inside:     values within configurations of parts that are written in any case, by the keys of the parts: what a model
@@ -101,6 +104,7 @@ class Family(Generic[S]):
     labels: LabelCount = field(default_factory=LabelCount)
     computed: Callable[[S], Mapping[str, Tensor]] | None = None
     writes_computed: bool = True
+    carried: Callable[[S], Mapping[str, Shape]] | None = None
     kind: type[ModelSpec] = Transformer
 
     # -- from the Hub -------------------------------------------------------------------------------------------
@@ -240,6 +244,11 @@ class Family(Generic[S]):
         """The computed tensors of a spec by their names in a file."""
         tensors = {} if self.computed is None else self.computed(spec)
         return {name.removeprefix(self.prefix) if bare else name: tensor for name, tensor in tensors.items()}
+
+    def carried_shapes(self, spec: S, bare: bool) -> dict[str, Shape]:
+        """The shapes of the carried tensors of a spec by their names in a file."""
+        shapes = {} if self.carried is None else self.carried(spec)
+        return {name.removeprefix(self.prefix) if bare else name: shape for name, shape in shapes.items()}
 
     @cached_property
     def claimed(self) -> frozenset[str]:

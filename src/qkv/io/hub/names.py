@@ -37,6 +37,10 @@ class Row:
         """The row with `old` replaced by `new` in their names."""
         return replace(self, theirs=self.theirs.replace(old, new))
 
+    def names(self, name: str) -> bool:
+        """Whether a name of theirs is one of the row's, wherever it stands."""
+        return any(_regex(pattern).fullmatch(name) is not None for pattern in _alternatives(self.theirs))
+
     @cached_property
     def patterns(self) -> tuple[str, ...]:
         return _alternatives(self.ours)

@@ -167,6 +167,7 @@ ROPE = ObjectKind(
         **dict.fromkeys(("low_freq_factor", "high_freq_factor"), POSITIVE),
         **dict.fromkeys(("mscale", "mscale_all_dim"), Real(0, 1e9)),
         "truncate": Flag(),
+        "llama_4_scaling_beta": Real(0, 1e3),
     }
 )
 ROPES = ObjectKind({**ROPE.inside, "full_attention": ROPE, "sliding_attention": ROPE})
@@ -181,7 +182,7 @@ KINDS: dict[str, ValueKind] = {
     **_each(WIDTH, "d_model", "hidden_size", "n_embd", "n_embed", "dim", "embedding_size", "pooler_output_size"),
     **_each(WIDTH, "d_ff", "intermediate_size", "n_inner", "hidden_dim", "ffn_hidden_size", "decoder_hidden_size"),
     **_each(WIDTH, "encoder_ffn_dim", "decoder_ffn_dim", "decoder_intermediate_size", "moe_intermediate_size"),
-    **_each(WIDTH, "shared_expert_intermediate_size", "d_kv", "head_dim"),
+    **_each(WIDTH, "shared_expert_intermediate_size", "d_kv", "head_dim", "ffn_dim", "word_embed_proj_dim"),
     **_each(LAYERS, "n_layers", "n_layer", "num_hidden_layers", "num_layers", "num_decoder_layers"),
     **_each(LAYERS, "num_hidden_groups", "encoder_layers", "decoder_layers", "decoder_num_hidden_layers"),
     **_each(HEADS, "n_heads", "n_head", "num_heads", "num_attention_heads", "num_key_value_heads", "num_kv_heads"),
@@ -208,7 +209,8 @@ KINDS: dict[str, ValueKind] = {
     **_each(Whole(1, 1 << 16), "block_size", "num_channels", "pretraining_tp"),
     **_each(Whole(1, 2), "num_ln_in_parallel_attn"),
     **_each(Whole(0, LABELS), "num_labels"),
-    **_each(Whole(0, 1 << 26), "pad_token_id"),
+    **_each(Whole(0, 1 << 26), "pad_token_id", "mask_token_id"),
+    **_each(Whole(2, 1 << 20), "rotary_dim"),
     **_each(Whole(2, 1 << 30), "local_attention"),
     **_each(Maybe(Whole(0, 1 << 30)), "sliding_window"),  # 0 is none
     **_each(PROBABILITY, "dropout", "dropout_rate", "resid_pdrop", "embd_pdrop", "attn_pdrop", "activation_dropout"),
@@ -236,6 +238,7 @@ KINDS: dict[str, ValueKind] = {
         "attention_type",
         "dense_act_fn",
         "feed_forward_proj",
+        "position_embedding_type",
         "classifier_activation",
         "classifier_pooling",
     ),
@@ -247,6 +250,8 @@ KINDS: dict[str, ValueKind] = {
     **_each(Flag(), "vision_use_head"),
     **_each(Flag(), "new_decoder_architecture", "norm_topk_prob", "parallel_attn", "qkv_bias", "rescale_embeddings"),
     **_each(Flag(), "scale_decoder_outputs", "scale_embedding", "tie_word_embeddings", "use_bias"),
+    **_each(Flag(), "enable_bias", "do_layer_norm_before", "_remove_final_layer_norm", "token_dropout"),
+    **_each(Maybe(Flag()), "emb_layer_norm_before"),
     **_each(Flag(), "norm_bias", "classifier_bias", "decoder_bias", "slow_but_exact"),
     **_each(Flag(), "use_mid_position_embeddings", "use_parallel_residual", "use_sliding_window"),
 }

@@ -34,8 +34,12 @@ class Input(Spec, role="embedding"):
         """Width of the vectors that positions are added to."""
         return d_model
 
+    def table_width(self, d_model: int) -> int:
+        """Width of the token table, which other stacks and the head may share."""
+        return self.width_of(d_model)
+
     def table(self, vocab_size: int, d_model: int) -> int:
-        """Number of parameters of the token table, which other stacks and the head may share."""
+        """Number of parameters of the token table."""
         return 0
 
     def tokens_of(self, length: int) -> int:
@@ -57,8 +61,8 @@ class Input(Spec, role="embedding"):
         return Cost()
 
 
-for _kind in ("frames", "waveform"):
-    Input.kinds.later(_kind, f"qkv.nn.layers.{_kind}")
+for _kind, _home in (("frames", "frames"), ("waveform", "waveform"), ("mask-scaled", "mask_scaled")):
+    Input.kinds.later(_kind, f"qkv.nn.layers.{_home}")
 
 
 class InputModule(nn.Module):
@@ -98,11 +102,15 @@ def real_lengths(mask: Tensor, shape: tuple[int, int], unit: str) -> list[int]:
 class Embedding(Input, kind="embedding"):
     """dropout(norm(scale · E[token] + position + type)), projected to d_model if `width` differs from it.
 
-    `scale` "sqrt" multiplies by √width (Vaswani et al. 2017, §3.4), a number by itself (Granite). `token_types` is the size
-    of BERT's sentence A/B table; with a single type (RoBERTa), all tokens have it.
+    The projection comes last (ELECTRA), or with `projects` "first" before positions are added, which are then as wide as
+    the model (OPT). `projection_bias` is its bias. `scale` "sqrt" multiplies by √width (Vaswani et al. 2017, §3.4), a
+    number by itself (Granite). `token_types` is the size of BERT's sentence A/B table; with a single type (RoBERTa), all
+    tokens have it.
     """
 
     width: int | None = Field(default=None, gt=0)
+    projects: Literal["last", "first"] = "last"
+    projection_bias: bool = True
     scale: Literal["none", "sqrt"] | Annotated[float, Field(gt=0)] = "none"
     norm: Norm = NoNorm()
     dropout: float = Field(default=0.0, ge=0, lt=1)
@@ -112,14 +120,17 @@ class Embedding(Input, kind="embedding"):
         return TokenEmbedding(self, vocab_size, d_model)
 
     def width_of(self, d_model: int) -> int:
+        return d_model if self.projects == "first" else self.table_width(d_model)
+
+    def table_width(self, d_model: int) -> int:
         return self.width or d_model
 
     def table(self, vocab_size: int, d_model: int) -> int:
-        return vocab_size * self.width_of(d_model)
+        return vocab_size * self.table_width(d_model)
 
     def cost(self, d_model: int, vocab_size: int, tokens: int = 0) -> Cost:
-        width = self.width_of(d_model)
-        matrix, bias = (width * d_model, d_model) if width != d_model else (0, 0)
+        own, width = self.table_width(d_model), self.width_of(d_model)
+        matrix, bias = (own * d_model, d_model * self.projection_bias) if own != d_model else (0, 0)
         return Cost(self.token_types * width + matrix + bias, 2 * matrix * tokens) + self.norm.cost(width, tokens)
 
 
@@ -132,15 +143,16 @@ class TokenEmbedding(InputModule, nn.Embedding):  # type: ignore[misc]  # both d
 
     def __init__(self, spec: Embedding, vocab_size: int, d_model: int) -> None:
         nn.Module.__init__(self)
-        width = spec.width or d_model
-        self.num_embeddings, self.embedding_dim, self.padding_idx = vocab_size, width, None
+        own, width = spec.table_width(d_model), spec.width_of(d_model)
+        self.num_embeddings, self.embedding_dim, self.padding_idx = vocab_size, own, None
         self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse = None, 2.0, False, False
-        self.scale = spec.scale if isinstance(spec.scale, float) else math.sqrt(width) if spec.scale == "sqrt" else 1.0
+        self.scale = spec.scale if isinstance(spec.scale, float) else math.sqrt(own) if spec.scale == "sqrt" else 1.0
         self.dropout = spec.dropout
-        self.weight = nn.Parameter(torch.empty(vocab_size, width))
+        self.weight = nn.Parameter(torch.empty(vocab_size, own))
         self.types = nn.Parameter(torch.empty(spec.token_types, width)) if spec.token_types else None
         self.norm = spec.norm.module(width)
-        self.project = Linear(width, d_model) if width != d_model else None
+        self.project = Linear(own, d_model, bias=spec.projection_bias) if own != d_model else None
+        self.projects_first = self.project is not None and spec.projects == "first"
 
     def forward(  # type: ignore[override]  # nn.Embedding's is the call with ids alone
         self, ids: Int[Tensor, "B T"] | Float[Tensor, "B T W"], *added: Tensor | None
@@ -148,9 +160,10 @@ class TokenEmbedding(InputModule, nn.Embedding):  # type: ignore[misc]  # both d
         return self.finished(self.scaled(ids), *added) if added else self.rows(ids)
 
     def scaled(self, ids: Int[Tensor, "B T"] | Float[Tensor, "B T W"]) -> Float[Tensor, "B T W"]:
-        """The rows of the table at `ids`, times the scale."""
+        """The rows of the table at `ids`, times the scale, and projected if that comes first."""
         x = self.rows(ids)
-        return x if self.scale == 1.0 else x * self.scale
+        x = x if self.scale == 1.0 else x * self.scale
+        return self.project(x) if self.project is not None and self.projects_first else x
 
     def finished(
         self,
@@ -173,7 +186,7 @@ class TokenEmbedding(InputModule, nn.Embedding):  # type: ignore[misc]  # both d
                 x = x + _rows(self.types, token_types, "token types", "the table of token types")
         x = self.norm(x)
         x = dropout(x, self.dropout) if self.training and self.dropout else x
-        return x if self.project is None else self.project(x)
+        return x if self.project is None or self.projects_first else self.project(x)
 
     def rows(self, ids: Int[Tensor, "B T"] | Float[Tensor, "B T W"]) -> Float[Tensor, "B T W"]:
         """The rows of the table at `ids`; vectors are rows already."""

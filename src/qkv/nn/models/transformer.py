@@ -76,12 +76,12 @@ class Transformer(ModelSpec, kind="transformer"):
                     f"tie_embeddings shares one table, but source_vocab_size is {self.source_vocab_size} and vocab_size "
                     f"{self.vocab_size}; set tie_embeddings to false or give one vocabulary"
                 )
-        widths = {stack.embedding.width_of(self.d_model) for _, stack in self.stacks()}
+        widths = {stack.embedding.table_width(self.d_model) for _, stack in self.stacks()}
         if self.shares_table and len(widths) > 1:
             raise ValueError(
                 f"tie_embeddings shares one table, but the stacks' embeddings have widths {sorted(widths)}"
             )
-        width = self.output.embedding.width_of(self.d_model)
+        width = self.output.embedding.table_width(self.d_model)
         if isinstance(self.head, LanguageModel) and self.head.tied and width != self.head.width(self.d_model):
             named = "d_model" if self.head.width(self.d_model) == self.d_model else "its transform's width"
             raise ValueError(

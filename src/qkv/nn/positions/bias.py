@@ -70,11 +70,13 @@ class T5Buckets(Position, kind="t5"):
 
     Half of the buckets hold a single distance each, the others grow logarithmically up to `max_distance`, and larger
     distances share the last. Bidirectional buckets are split between past and future; None takes the stack's direction.
+    Layers whose schemes are equal share a table; those that differ in `table` have their own (UMT5).
     """
 
     buckets: int = Field(default=32, ge=4)
     max_distance: int = Field(default=128, ge=2)
     bidirectional: bool | None = None
+    table: int = Field(default=0, ge=0)
 
     @model_validator(mode="after")
     def _room_to_widen(self) -> T5Buckets:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import torch
@@ -162,6 +162,21 @@ class LoadedModel:
     def reader(self) -> Tokenizer:
         """The tokenizer of the model's input, which may be another than that of its output."""
         return self.words.sources if self.task == "translate" else self.words
+
+    def between(self, src_lang: str, tgt_lang: str) -> Self:
+        """The run that translates from one of its languages into another: "eng_Latn" into "deu_Latn" (NLLB), "fr" (M2M-100),
+        "fr_XX" (mBART).
+
+        Raises ValueError for a model without tokens of languages, and for a language that it lacks.
+        """
+        from ...io.hub.languages import between
+
+        if self.task != "translate" or self.origin is None:
+            raise ValueError(
+                f"{self.name} doesn't translate among languages that are chosen; leave out src_lang and tgt_lang"
+            )
+        tokenizer, ids = between(self.words, self.origin.ids, src_lang, tgt_lang, self.name)
+        return replace(self, tokenizer=tokenizer, origin=replace(self.origin, ids=ids))
 
     def encode(self, text: str, tokenizer: Tokenizer | None = None) -> list[int]:
         """Return the ids that the model reads for a text, or another tokenizer's ids, such as `words.targets`."""

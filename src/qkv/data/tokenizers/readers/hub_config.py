@@ -164,6 +164,9 @@ def put_template(
         raw.post_processor = processors.RobertaProcessing(token("sep"), token("cls"), True, space)
     elif family.template == "bos-eos":
         raw.post_processor = processors.RobertaProcessing(token("eos"), token("bos"), False, False)
+    elif family.template == "cls-eos":
+        (cls, _), (end, _) = ends = token("cls"), token("eos")
+        raw.post_processor = processors.TemplateProcessing(f"{cls} $A {end}", f"{cls} $A {end} $B {end}", list(ends))
     elif family.template == "cls-sep":
         (cls, _), (sep, _) = ends = token("cls"), token("sep")
         single = f"{cls}:0 $A:0 {sep}:0"

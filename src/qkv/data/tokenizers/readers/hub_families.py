@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Files = Literal["vocab.txt", "merges", "sentencepiece", "characters"]
-Template = Literal["cls-sep", "roberta", "bos-eos", "flags"]
+Template = Literal["cls-sep", "cls-eos", "roberta", "bos-eos", "flags"]
 
 GENERIC = ("PreTrainedTokenizer", "TokenizersBackend", "Tokenizer", "")
 """Classes without their own defaults: the files are complete."""
@@ -24,8 +24,8 @@ class TokenizerFamily:
     classes:     names in `transformers`, without `Fast`.
     model_types: names in config.json.
     roles:       the special tokens that the configuration need not name.
-    template:    the special tokens around a text: `[CLS] … [SEP]`; RoBERTa's `<s> … </s>`; CLIP's two; or `flags`: those
-                 that `add_bos_token` and `add_eos_token` turn on.
+    template:    the special tokens around a text: `[CLS] … [SEP]`; ESM's `<cls> … <eos>`; RoBERTa's `<s> … </s>`; CLIP's
+                 two; or `flags`: those that `add_bos_token` and `add_eos_token` turn on.
     adds:        the defaults of these two flags.
     eats_space:  the mask token includes the space before it.
     sentinels:   the default number of `<extra_id_…>` after the vocabulary.
@@ -51,6 +51,12 @@ _CLS_SEP_MASK = {"cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 
 _BERT_CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")
 BERT = TokenizerFamily("bert", "vocab.txt", _BERT_CLASSES, ("bert", "distilbert", "electra"), _BRACKETS, "cls-sep")
+
+MPNET = TokenizerFamily(
+    "mpnet", "vocab.txt", ("MPNetTokenizer",), ("mpnet",), {**_ROBERTA, "unk": "[UNK]"}, "roberta", eats_space=True
+)
+_ESM_ROLES = {"cls": "<cls>", "eos": "<eos>", "unk": "<unk>", "pad": "<pad>", "mask": "<mask>"}
+ESM = TokenizerFamily("esm", "vocab.txt", ("EsmTokenizer",), ("esm",), _ESM_ROLES, "cls-eos")
 
 _GPT2_MODELS = ("gpt2", "gpt_neo", "gptj", "gpt_bigcode", "gpt_neox", "opt")
 _GPT2_ROLES = {"unk": _END_OF_TEXT, "bos": _END_OF_TEXT, "eos": _END_OF_TEXT}
@@ -96,6 +102,23 @@ SIGLIP = TokenizerFamily(
 
 WAV2VEC2 = TokenizerFamily("wav2vec2", "characters", ("Wav2Vec2CTCTokenizer",), ("wav2vec2", "hubert"), _SLASHED)
 
-FAMILIES = (BERT, GPT2, ROBERTA, CLIP, QWEN2, T5, LLAMA, GEMMA, BIG_BIRD, MARIAN, XLM_ROBERTA, ALBERT, SIGLIP, WAV2VEC2)
+FAMILIES = (
+    BERT,
+    MPNET,
+    ESM,
+    GPT2,
+    ROBERTA,
+    CLIP,
+    QWEN2,
+    T5,
+    LLAMA,
+    GEMMA,
+    BIG_BIRD,
+    MARIAN,
+    XLM_ROBERTA,
+    ALBERT,
+    SIGLIP,
+    WAV2VEC2,
+)
 BY_CLASS = {name: family for family in FAMILIES for name in family.classes}
 BY_MODEL_TYPE = {name: family for family in FAMILIES for name in family.model_types}

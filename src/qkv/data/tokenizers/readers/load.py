@@ -24,7 +24,7 @@ from ..tokenizer_json import ALL_ROLES, Parts, TokenizerExtra, checked, library_
 from ..usual_calls import CALLED, NO_LIMIT
 from . import tiktoken, vocab_files
 from .hub_config import CONFIG, HubConfig, put_template, with_config
-from .hub_families import ALBERT, BERT, CLIP, MARIAN, QWEN2, SIGLIP, WAV2VEC2, XLM_ROBERTA, TokenizerFamily
+from .hub_families import ALBERT, BERT, CLIP, ESM, MARIAN, QWEN2, SIGLIP, WAV2VEC2, XLM_ROBERTA, TokenizerFamily
 from .marian import SOURCE, TARGET, VOCABULARY, marian
 from .xlm_roberta_albert import albert, xlm_roberta
 
@@ -164,6 +164,8 @@ def _from_vocab_txt(path: Path) -> Parts:
     config = HubConfig.read(path.parent)
     family = config.known_family() or BERT
     vocabulary = vocab_files.read_vocab_txt(path)
+    if family is ESM:
+        return _finished(vocab_files.residues(vocabulary, ESM.roles), config, family)
     unk = config.token("unk")
     return _finished(vocab_files.bert(vocabulary, config, unk.content if unk else family.roles["unk"]), config, family)
 

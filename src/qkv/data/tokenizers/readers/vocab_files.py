@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -176,4 +177,17 @@ def characters(vocabulary: Vocabulary, config: HubConfig, roles: Mapping[str, st
     control = {token.content for role in ALL_ROLES if (token := config.token(role)) is not None} | {*roles.values()}
     whole = [piece for piece in vocabulary if len(piece) > 1 and piece not in control]
     raw.add_tokens([AddedToken(piece, normalized=False) for piece in whole])
+    return raw
+
+
+def residues(vocabulary: Vocabulary, roles: Mapping[str, str]) -> tokenizers.Tokenizer:
+    """ESM's tokenizer of proteins: each letter of the vocabulary is a token, and what lies between two is unknown."""
+    letters = "".join(re.escape(piece) for piece in vocabulary if len(piece) == 1)
+    if not letters or roles["unk"] not in vocabulary:
+        raise ValueError(f"it needs tokens of one letter, and the token {brief(roles['unk'])}")
+    raw = tokenizers.Tokenizer(models.WordLevel(vocabulary, roles["unk"]))
+    split = pre_tokenizers.Split(Regex(f"[{letters}]"), "isolated")
+    raw.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), split])
+    control = [AddedToken(piece, special=True, normalized=False) for piece in vocabulary if len(piece) > 1]
+    raw.add_special_tokens(control)
     return raw
