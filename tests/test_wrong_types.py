@@ -213,7 +213,7 @@ NAMES = sorted(calls(Path()))
 TENSORS = {"attend", "merge", "masked_layout", "weights"}  # PyTorch names the type itself
 PATTERNS = {
     *("axial", "blocks", "by_head", "causal", "chunks", "dilated", "documents", "fixed", "full", "global_tokens"),
-    *("media", "neighborhood", "prefix", "random_blocks", "sinks", "strided", "window"),
+    *("grid_windows", "media", "neighborhood", "prefix", "random_blocks", "sinks", "strided", "window"),
 }
 OTHER = {"record_attention", "Run.dequantize"}  # without an argument
 
