@@ -65,7 +65,7 @@ def test_the_page_on_mechanisms_says_what_is_computed():
     rows = re.findall(
         r"^\| `([\w-]+)` \| (yes|no) \| (yes|no) \| (yes|no) \| (yes|no) \| (.*?) ?\|$", page, re.MULTILINE
     )
-    assert [kind for kind, *_ in rows] == [kind for kind in Position.kinds if kind in {s.kind for s in EXPECTED}]
+    assert {kind for kind, *_ in rows} == {spec.kind for spec in EXPECTED}
     for kind, *holds, where in rows:
         said = described(cast(Position, Position.kinds[kind]()))
         criteria, _, values = said.removesuffix(".").partition("; ")
