@@ -41,6 +41,7 @@ KINDS = sorted(kind for kind, task in Task.kinds.items() if task.__module__.star
 READS_FILES = {
     "caption",
     "music",
+    "omni",
     "recognize",
     "recognize-ctc",
     "restore",
@@ -132,19 +133,19 @@ def test_a_caption_and_music_are_predicted_from_files_alone(trained: Trained, tm
     pixels = next(captioner.recipe.data.examples("test"))["image"]
     Image.fromarray(pixels.transpose(1, 2, 0)).save(tmp_path / "a.png")
     assert isinstance(captioner.predict([tmp_path / "a.png"])[0].value, str)
-    with pytest.raises(ValueError, match="was not trained on questions about pictures"):
-        captioner.generate("what is there ?", image=tmp_path / "a.png")
+    with pytest.raises(ValueError, match="reads no pictures or sounds in the places of tokens"):
+        captioner.generate("what is there ?", images=tmp_path / "a.png")
     seer, _ = trained("see")
     said = seer.predict([(str(tmp_path / "a.png"), "what is there ?")])[0].value
     room = {"max_new_tokens": 128}
-    assert seer.generate("what is there ?", image=tmp_path / "a.png", **room).strip().startswith(said[:20].strip())
-    both = seer.generate(["what is there ?", "how many ?"], image=str(tmp_path / "a.png"), max_new_tokens=3)
-    assert both[0] == seer.generate("what is there ?", image=[tmp_path / "a.png"], max_new_tokens=3)
+    assert seer.generate("what is there ?", images=tmp_path / "a.png", **room).strip().startswith(said[:20].strip())
+    both = seer.generate(["what is there ?", "how many ?"], images=str(tmp_path / "a.png"), max_new_tokens=3)
+    assert both[0] == seer.generate("what is there ?", images=[tmp_path / "a.png"], max_new_tokens=3)
     for images, question, message in (
-        ([tmp_path / "a.png"] * 2, ["a"] * 3, "2 images for 3 texts"),
-        (tmp_path / "a.png", "<image> and <image>", "2 <image> and one picture"),
+        ([tmp_path / "a.png"] * 2, ["a"] * 3, "3 texts have 3 placeholders <image> and 2 images"),
+        (tmp_path / "a.png", "<image> and <image>", "2 placeholders <image> and 1 image beside it"),
         (tmp_path / "none.png", "a", "none.png"),
     ):
         with pytest.raises(ValueError, match=message):
-            seer.generate(question, image=images)  # type: ignore[call-overload]
+            seer.generate(question, images=images)  # type: ignore[call-overload]
     assert isinstance(trained("music")[0].predict([])[0].value, list)

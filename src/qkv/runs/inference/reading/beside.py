@@ -40,7 +40,7 @@ def readers_of(run: LoadedModel) -> tuple[MediumReader, ...]:
     """
     seen, task = run.media, run.trained_on
     if not seen:
-        raise ValueError(f"{run.name} reads texts alone; leave pictures and sounds out")
+        raise ValueError(f"{run.name} reads no pictures or sounds in the places of tokens; leave them out")
     if isinstance(task, ReadsMedia):
         return task.media_readers(run.words)
     return tuple(_of_directory(run, medium) for medium in seen)
