@@ -34,6 +34,7 @@ SMALL: dict[str, Any] = {
     **dict.fromkeys(("decoder_attention_heads", "decoder_num_attention_heads"), 4),
     **dict.fromkeys(("num_decoder_layers", "decoder_num_hidden_layers"), 1),
     "num_key_value_heads": 2,
+    "rotary_dim": 4,
     "num_kv_heads": 2,
     "head_dim": 8,
     "d_kv": 8,
@@ -61,6 +62,18 @@ SMALL: dict[str, Any] = {
     "label2id": {"a": 0, "b": 1, "c": 2},
     "num_labels": 3,
     "num_detection_tokens": 5,
+}
+_OF_QWEN = {
+    "depth": 2,
+    "num_heads": 2,
+    "patch_size": 2,
+    "spatial_merge_size": 2,
+    "temporal_patch_size": 2,
+    "in_channels": 3,
+}
+QWEN_VISION: dict[str, dict[str, Any]] = {
+    "qwen2_vl": {**_OF_QWEN, "embed_dim": 16, "hidden_size": 16, "mlp_ratio": 2},
+    "qwen2_5_vl": {**_OF_QWEN, "hidden_size": 16, "out_hidden_size": 16, "intermediate_size": 24, "window_size": 8},
 }
 LINEAR = {"rope_type": "linear", "factor": 2.0, "rope_theta": 1000.0, "partial_rotary_factor": 1.0}
 YARN = {**LINEAR, "rope_type": "yarn", "original_max_position_embeddings": 16, "beta_fast": 8.0, "beta_slow": 1.0}
@@ -107,14 +120,20 @@ def base(name: str, rope: dict[str, Any] | None = None) -> dict[str, Any]:
         config["image_size"] = 32
     if name in ("clip", "siglip"):
         config["text_config"] |= {"eos_token_id": 3} if name == "clip" else {"projection_size": 8}
+    if name in ("paligemma", "gemma3", "qwen2_vl", "qwen2_5_vl"):
+        config["text_config"] |= {"num_key_value_heads": 1} | ({} if "qwen" in name else {"head_dim": 8})
+        config |= {"paligemma": {"projection_dim": 16}, "gemma3": {"mm_tokens_per_image": 4}}.get(name, {})
+        config["vision_config"] = QWEN_VISION.get(name, config["vision_config"])
     if name == "gpt_neox":
         config["rotary_pct"] = 0.5
     if name == "falcon":
         config["new_decoder_architecture"] = True
     if rope is not None and "rope_scaling" in {key for field in family.fields for key in field.keys}:
-        rope, by_layer = copy.deepcopy(rope), name in ("gemma3_text", "modernbert")
+        rope, by_layer = copy.deepcopy(rope), name in ("gemma3_text", "modernbert", "olmo3")
         if by_layer and "type" in rope:  # transformers adds the rest to rope_type=default
             rope["rope_type"] = rope.pop("type")
+        if name == "ministral3":  # whose queries grow
+            rope |= {"llama_4_scaling_beta": 0.1, "original_max_position_embeddings": 16}
         config["rope_parameters" if "rope_type" in rope else "rope_scaling"] = rope
         if by_layer and "rope_parameters" in config:  # as transformers writes it: one for each kind of layer
             local = {"rope_type": "default", "rope_theta": 1000.0}

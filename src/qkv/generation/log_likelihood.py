@@ -10,10 +10,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ..core.layout import Layout
+from ..core.layout import Layout, Role
 from ..core.several import worded
 from .model_interface import DecodingModel, check_predicts, evaluating
-from .prompts import length_groups, padded
+from .prompts import length_groups, marks_prompts, padded
 
 LOGITS = 2**26  # the most logits of one forward pass; more rows are scored in several
 
@@ -78,8 +78,8 @@ def score(
         scored = [i for i, row in enumerate(rows) if len(row.fed) > 1]
         for places in length_groups([len(rows[i].fed) for i in scored], LOGITS // model.vocab_size):
             group = [scored[place] for place in places]
-            fed = [rows[i].fed for i in group]
-            log_probs = _log_probs(model, [ids[i] for i in group] if model.is_encoder_decoder else None, fed)
+            sources = [ids[i] for i in group] if model.is_encoder_decoder else None
+            log_probs = _log_probs(model, sources, [rows[i] for i in group])
             for i, values in zip(group, log_probs, strict=True):
                 result[i] = values[rows[i].start :]
     return Scores(result)
@@ -89,6 +89,7 @@ def score(
 class _Row:
     fed: list[int]  # the decoder's tokens; each but the first is predicted from those before it
     start: int  # the index of the first prediction that counts
+    prompt: int  # how many of them are the prompt
 
 
 def _row(
@@ -99,14 +100,14 @@ def _row(
     if model.is_encoder_decoder:
         if targets is None or bos_id is None:
             raise ValueError("an encoder–decoder scores targets, and its decoder starts from bos_id; give both")
-        row = _Row([*begin, *targets[i]], 0)
+        row = _Row([*begin, *targets[i]], 0, len(begin))
     elif targets is None:
-        row = _Row([*begin, *ids[i]], 0)
+        row = _Row([*begin, *ids[i]], 0, 0)
     else:
         prompt = list(ids[i]) or begin
         if not prompt and targets[i]:
             raise ValueError(f"row {i} has an empty prompt and there is no bos_id to start from; give either")
-        row = _Row([*prompt, *targets[i]], max(len(prompt) - 1, 0))
+        row = _Row([*prompt, *targets[i]], max(len(prompt) - 1, 0), len(prompt))
     outside = [token for token in row.fed if not 0 <= token < model.vocab_size]
     if outside:
         raise ValueError(f"row {i} holds token {outside[0]}; the model's vocabulary is 0 … {model.vocab_size - 1}")
@@ -115,14 +116,16 @@ def _row(
     return row
 
 
-def _log_probs(
-    model: Scorer, sources: Sequence[Sequence[int]] | None, rows: Sequence[Sequence[int]]
-) -> list[list[float]]:
+def _log_probs(model: Scorer, sources: Sequence[Sequence[int]] | None, rows: Sequence[_Row]) -> list[list[float]]:
     """Return log p of the tokens of each row after its first, from one forward pass."""
-    ids, _ = padded(rows)
+    ids, _ = padded([row.fed for row in rows])
     ids = ids.to(model.device)
-    lengths = [len(row) - 1 for row in rows]
+    lengths = [len(row.fed) - 1 for row in rows]
     layout = Layout.from_lengths(lengths, device=model.device)
+    if marks_prompts(model):  # as in `generate`
+        prompts = torch.tensor([row.prompt for row in rows], device=model.device)
+        of_prompt = torch.arange(layout.shape[1], device=model.device) < prompts[:, None]
+        layout = layout.with_roles((layout.valid & of_prompt) * int(Role.PREFIX))
     if sources is None:
         logits = model(ids[:, :-1], layout=layout)
     else:

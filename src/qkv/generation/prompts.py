@@ -104,7 +104,7 @@ def prepare(
         raise ValueError(
             f"sources and targets differ in number ({source.shape[0]} and {prompt.shape[0]}); give one target for each"
         )
-    if prompt_layout.roles is None and _reads_prefix(model):
+    if prompt_layout.roles is None and marks_prompts(model):
         prompt_layout = prompt_layout.with_roles(prompt_layout.valid * int(Role.PREFIX))
     rows = _rows(prompt, prompt_layout)
     _check_vocabulary(rows, model.vocab_size)
@@ -113,8 +113,8 @@ def prepare(
     return Prompts(prompt, prompt_layout, rows, limits, cache, source, source_layout, media)
 
 
-def _reads_prefix(model: DecodingModel) -> bool:
-    """Whether some layer of a decoder depends on which tokens have the role PREFIX."""
+def marks_prompts(model: DecodingModel) -> bool:
+    """Whether some layer of a decoder depends on which tokens have the role PREFIX, as those of prompts have."""
     decoder = getattr(getattr(model, "spec", None), "decoder", None)
     blocks = getattr(decoder, "blocks", ())
     return any(map(reads_prefix, {getattr(block.attention, "pattern", None) for block in blocks}))

@@ -42,7 +42,7 @@ def test_other_masks_and_arguments_are_refused() -> None:
         layout_of(IDS, torch.ones(2, 1, 4, 4), None)
     with pytest.raises(ValueError, match="the attention mask has 5 columns for 0 \\+ 4 tokens"):
         layout_of(IDS, torch.ones(2, 5), None)
-    with pytest.raises(ValueError, match="inputs_embeds are not taken; give input_ids"):
+    with pytest.raises(ValueError, match="a qkv model takes no 'inputs_embeds' in transformers"):
         refuse_others({"inputs_embeds": IDS})
     refuse_others({"cu_seq_lens_q": IDS}, IDS)
     with pytest.raises(ValueError, match="'cu_seq_lens_q' needs position_ids, which start again with each text"):

@@ -134,7 +134,7 @@ def test_cost_is_projections_and_pairs() -> None:
         ({"n_heads": 0}, "n_heads: input should be greater than 0, not 0"),
         ({"n_heads": 2, "dropout": -0.5}, "dropout: input should be greater than or equal to 0, not -0.5"),
         ({"n_heads": 2, "softcap": 0}, "softcap: input should be greater than 0"),
-        ({"n_heads": 2, "n_head": 3}, "n_head: no such field; did you mean"),
+        ({"n_heads": 2, "n_head": 3}, "n_head: no such field; it is n_heads here"),
         ({"n_heads": 2, "pattern": "windo"}, "no pattern 'windo'; did you mean 'window'"),
     ],
 )

@@ -287,7 +287,7 @@ def test_media_and_placeholders_that_differ_are_one_sentence(
         ({"image": pictures}, r"3 inputs of the medium image \(4 vectors each\) fill 12 places, and the ids hold 8"),
         ({"video": pictures}, "reads no medium 'video'; there is: image, sound"),
         ({"image": pictures[:2, :1]}, r"images are \(batch, 3 channels, height, width\), not \(2, 1, 8, 8\)"),
-        ({"image": pictures[:2, :, :, :6]}, "4 × 3 patches can't be joined 2 × 2"),
+        ({"image": pictures[:2, :, :, :6]}, "4 × 3 patches of the vision tower can't be joined 2 × 2"),
     ):
         with pytest.raises(ValueError, match=said):
             model(ids, media=given)

@@ -59,7 +59,7 @@ def test_another_kind_keeps_what_it_has_of_the_recipes_values() -> None:
     assert Recipe.load("detect").change(["data.kind=voc", "data.path=x"]).data == Voc(path="x")
     with pytest.raises(
         ValueError,
-        match=r"data of the kind 'sounds' has no 'noise'; leave 'data\.noise' out, or .*kind to one of calls, ",
+        match=r"data of the kind 'sounds' has no 'noise'; leave 'data\.noise' out, or .*kind to one of any-digits, calls, ",
     ):
         Recipe.load("speech", ["data.kind=sounds", "data.noise=0.3"])
     with pytest.raises(ValueError, match=r"there is no 'data\.pth'"):

@@ -165,6 +165,8 @@ def read_generation(path: Path) -> Generation:
     if not path.is_file():
         return Generation()
     data = read_json(path)
+    if not isinstance(data, dict):
+        raise ValueError(f"{path} is not a JSON object but {brief(data)}")
     try:
         if data.keys() & {BY_TRANSFORMERS, "num_return_sequences", *generation_file.IDS}:
             return Generation.from_dict(generation_file.read(data, {}, False)[0])
