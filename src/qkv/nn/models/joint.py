@@ -59,8 +59,8 @@ class Projector(Spec, kind="projector"):
         side = self.pool * self.shuffle
         if grid.rows % side or grid.columns % side:
             raise ValueError(
-                f"{grid.rows} × {grid.columns} patches of the vision tower can't be joined {side} × {side} to a vector; give "
-                f"pictures whose patches are a multiple of {side} in rows and columns"
+                f"{grid.rows} × {grid.columns} patches of the vision tower can't be joined {side} × {side} to a vector; "
+                f"give pictures whose patches are a multiple of {side} in rows and columns"
             )
         return Grid(grid.rows // side, grid.columns // side)
 
