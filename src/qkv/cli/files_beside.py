@@ -30,7 +30,7 @@ class FilesBeside:
         return beside(self.run, texts, files_of(self.images, self.sounds))
 
     def of(self, texts: list[str]) -> list[str]:
-        """Some of the texts, with their files."""
+        """Return a subset of the texts with their files."""
         if not self or not self._shared:
             return texts
         from ..runs.inference.reading.beside import beside, files_of

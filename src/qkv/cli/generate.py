@@ -290,7 +290,7 @@ class _Replies:
         return self._stream_reply(self._conversation(text), settings, emit, **options)
 
     def _conversation(self, text: str) -> list[dict[str, Any]]:
-        """A message, with its files, or the messages in a text that is JSON."""
+        """Return one message with its files, or, if the text is JSON, the messages in it."""
         from ..runs.inference.reading.beside import content, conversation_in
 
         said = conversation_in(text, self._folder)

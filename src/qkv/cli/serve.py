@@ -77,7 +77,7 @@ def serve(
             fast=fast,
         )
     if not is_local and keys is None:
-        warn(f"anybody who reaches {host} can use these models: give --api-key-file, or listen on 127.0.0.1")
+        warn(f"anyone who can reach {host} can use these models; set --api-key-file, or use --host 127.0.0.1")
     models = app.state.models
     for one in models.by_name.values():
         echo(f"{one.name}: {', '.join(one.endpoints)}", err=True)

@@ -1,4 +1,4 @@
-"""Optional libraries: the extras of qkv that install them, and the sentence that asks for one that is missing."""
+"""Optional libraries: which extra installs each, and the error message if one is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Digits in any form: written, spoken, dialed and in words, alone or two and their sum."""
+"""Digits as handwriting, speech, dial tones or words: one digit, or two digits and their sum."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ def plain(name: str) -> str:
 
 
 def elsewhere(name: str, here: Iterable[str] = (), within: str = "", own: bool = True) -> str | None:
-    """A clause that names the setting of qkv for one of another library; None if the name is unknown.
+    """Return a clause that names qkv's setting for a setting of another library, or None if the name is unknown.
 
     here:   the names that are known where the name was given; a place whose last part is among them is named by it.
     within: the part of a recipe in which the name was given, such as `generation`.

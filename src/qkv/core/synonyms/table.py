@@ -303,15 +303,15 @@ _CLAUSES = {
 }
 
 SYNONYMS: dict[str, list[str]] = {}
-"""The name elsewhere → the places in a recipe."""
+"""Maps each name in another library to the matching recipe settings."""
 for _table in (_MODEL, _TRAINING, _REST):
     for _place, _names in _table.items():
         for _name in _names.split():
             SYNONYMS.setdefault(_name, []).append(_place)
 OPTIONS = {name: option for option, names in _OPTIONS.items() for name in names.split()}
-"""The name elsewhere → the option of `qkv train`."""
+"""Maps each name in another library to an option of `qkv train`."""
 CLAUSES = {name: clause for clause, names in _CLAUSES.items() for name in names.split()}
-"""The name elsewhere → a clause that says what does it here."""
+"""Maps each name in another library to a clause that says what to use in qkv."""
 
 REMARKS = {
     "batching.tokens": "counted in tokens, padding included; for rows give batching.max_rows",

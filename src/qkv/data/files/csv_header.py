@@ -252,7 +252,7 @@ def _is_known(cell: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _known() -> frozenset[str]:
-    """Words common in headers, and codes and names of languages. `language_names.txt` has the names in CLDR 47 (Unicode
-    License v3): English names of one word and more than 4 letters, and those of the codes in each other's languages."""
+    """Return common header words, language codes and language names. `language_names.txt` lists names from CLDR 47 (Unicode
+    License v3): English names with one word of more than 4 letters, and the languages of the codes in each other's words."""
     names = Path(__file__).with_name("language_names.txt").read_text(encoding="utf-8")
     return frozenset([*_WORDS.split(), *_CODES.split(), *names.split()])

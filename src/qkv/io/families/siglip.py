@@ -51,8 +51,8 @@ def image_tower(*, head: bool = True, **sizes: Any) -> Transformer:
     eps=1e-6,
 )
 def text_tower(*, width: int | None = None, **sizes: Any) -> Transformer:
-    """A pre-norm stack with learned positions in which all tokens see one another, and a projection of the last token, by
-    default to the width of the states."""
+    """A bidirectional pre-norm stack with learned positions, and a projection of the last token. `width` is the width of the
+    projection, by default `d_model`."""
     return clips_text_tower(**sizes, width=width or sizes["d_model"], masked=False, bias=True)
 
 
@@ -107,7 +107,7 @@ def siglip(
 
 
 def towers(*, text: Transformer, image: Transformer, temperature: float = 0.1, bias: float = -10.0) -> DualEncoder:
-    """SigLIP of two towers. Scores begin as 10 ⟨u, v⟩ − 10 (Zhai et al. 2023, §3.2)."""
+    """SigLIP: an image tower and a text tower. Scores are initialized to 10 ⟨u, v⟩ − 10 (Zhai et al. 2023, §3.2)."""
     return DualEncoder(image=image, text=text, temperature=temperature, bias=bias, fills=True)
 
 

@@ -168,7 +168,7 @@ class Continued:
         return [None if nothing else token for nothing, token in zip(stuck, tokens.tolist(), strict=True)]
 
     def take(self, token: int | None) -> bool:
-        """Append a token, tell what is new, and return whether the continuation goes on."""
+        """Append a token, report the new text, and return whether to continue."""
         if token is None:
             self.end("stop")
             return False

@@ -54,7 +54,7 @@ class Engine:
         self._thread.start()
 
     def close(self, timeout: float | None = None) -> None:
-        """Finish what was accepted, accept nothing more, and end the thread."""
+        """Stop accepting requests, finish the accepted ones, and end the thread."""
         with self._changed:
             self._ending = True
             self._changed.notify()
@@ -138,7 +138,7 @@ class Engine:
         self._sweep()
 
     def _safely(self, decoder: Decoder, work: Callable[[], int]) -> int:
-        """Let a decoder work. If it fails, its requests end with an error, and others go on."""
+        """Run one turn of a decoder. If it fails, its requests end with an error and all other requests continue."""
         try:
             return work()
         except Exception:

@@ -10,9 +10,9 @@ from ...nn.kv_cache.full import KeyValueState
 
 
 class Prefixes:
-    """Caches of the beginnings of prompts, of whole chunks, the least recently used forgotten beyond a number of bytes.
+    """KV caches of prompt prefixes, in whole chunks. Beyond a number of bytes, the least recently used are removed.
 
-    What is found is a copy, so its numbers are those of reading the chunks again.
+    A lookup returns a copy with the same numbers as reading the chunks again.
     """
 
     def __init__(self, most: int, chunk: int) -> None:
@@ -44,7 +44,7 @@ class Prefixes:
         return found, length
 
     def keep(self, tokens: Sequence[int], cache: Cache) -> None:
-        """Keep a copy of a cache that holds these tokens, in place of any that holds fewer of them."""
+        """Store a copy of the cache of these tokens. It replaces caches of shorter prefixes of them."""
         if cache.nbytes > self.most or not _can_be_cut(cache):
             return
         key = tuple(tokens)

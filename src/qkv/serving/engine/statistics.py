@@ -19,7 +19,7 @@ class Statistics:
         self._seconds = 0.0
 
     def first_token(self, seconds: float) -> None:
-        """Count the time from a request to its first token."""
+        """Record the time to first token of a request."""
         self._first[bisect.bisect_left(BOUNDS, seconds)] += 1
         self._seconds += seconds
 

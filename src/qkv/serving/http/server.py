@@ -1,4 +1,4 @@
-"""The server: uvicorn, which closes connections that say nothing."""
+"""The HTTP server: uvicorn with a timeout for idle connections."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class ClassifyFields(Body):
 
 
 class PredictFields(Body):
-    """Inputs of the run's task: texts, or lists of the texts of one input, such as a question and its context."""
+    """Inputs of the run's task. Each is a text, or a list of texts such as a question and its context."""
 
     model: str | None = None
     input: str | list[str | list[str]]

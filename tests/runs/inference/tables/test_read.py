@@ -367,4 +367,4 @@ def test_sequences_of_a_fasta_file_are_read_beside_their_names(runs: Path, capsy
     frame = pandas.read_csv("out.csv")
     assert frame["name"].tolist() == ["first", "second"] and frame["sequence"].tolist() == ["MKVAA", "GG"]
     assert main(["predict", str(runs / "classifier"), "in.fa", "--column", "name"]) == 2
-    assert "whose column of texts is 'sequence'; leave out --column name" in capsys.readouterr().err
+    assert "its only input column is 'sequence'; leave out --column name" in capsys.readouterr().err

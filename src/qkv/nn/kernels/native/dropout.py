@@ -44,8 +44,8 @@ def can_replay(x: Tensor) -> bool:
 
 @dataclass(frozen=True)
 class DropoutMask:
-    """Which numbers are kept: those whose 16 random bits are at least `dropped`. The others are zeroed, and what is kept is
-    multiplied by `grown` = 1/(1 − p), with p = dropped/65,536."""
+    """A dropout mask. A number is kept if its 16 random bits are at least `dropped`, so p = dropped/65,536. Kept numbers are
+    multiplied by `grown` = 1/(1 − p), and the others are zeroed."""
 
     seed: int
     dropped: int

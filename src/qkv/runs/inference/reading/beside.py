@@ -82,7 +82,7 @@ def beside(run: LoadedModel, texts: Sequence[str], files: Mapping[str, Sequence[
 
 
 def prompts(run: LoadedModel, texts: Sequence[str]) -> tuple[list[list[int]], list[dict[str, list[Array]]]]:
-    """The ids of texts, with as many placeholders as each medium has vectors, and the media of each text.
+    """Return the token ids and the media of each text. A placeholder is repeated once for each vector of its medium.
 
     Raises ValueError if a text has more or fewer files than placeholders, for a file that can't be read, and for a
     question without room for an answer.

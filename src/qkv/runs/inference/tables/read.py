@@ -186,7 +186,9 @@ def _lines(path: Path, encoding: str, notes: tuple[str, ...], chosen: Sequence[s
 def _sequences(path: Path, chosen: Sequence[str]) -> FileTable:
     """The sequences of a FASTA file, each a text beside its name."""
     if chosen and tuple(chosen) != ("sequence",):
-        raise ValueError(f"{path} is a FASTA file, whose column of texts is 'sequence'; leave out --column {chosen[0]}")
+        raise ValueError(
+            f"{path} is a FASTA file, and its only input column is 'sequence'; leave out --column {chosen[0]}"
+        )
     records = fasta.records(str(path))
     texts = [record.symbols for record in records.values()]
     rows = [{"name": name, "sequence": text} for name, text in zip(records, texts, strict=True)]
