@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from qkv.core.layout import Layout
 from qkv.nn.attention.attend import attend
@@ -85,3 +86,17 @@ def test_compiles_into_one_graph() -> None:
         out = f(*tensors)
         results.append((out.detach(), *torch.autograd.grad(out.square().sum(), tensors)))
     torch.testing.assert_close(*results, atol=1e-12, rtol=1e-10)
+
+
+@pytest.mark.parametrize("pattern", [full(), causal()], ids=str)
+def test_second_derivatives_are_the_references(pattern: Pattern) -> None:
+    given = [torch.randn(2, 9, heads, 8, dtype=torch.float64) for heads in (4, 2, 2)]
+
+    def twice(backend: str) -> tuple[Tensor, ...]:
+        inputs = [x.clone().requires_grad_() for x in given]
+        out = attend(*inputs, softcap=2.0, pattern=pattern, backend=backend)
+        grads = torch.autograd.grad(out.square().sum(), inputs, create_graph=True)
+        return torch.autograd.grad(sum((x.square().sum() for x in grads), torch.zeros(())), inputs)
+
+    for found, wanted in zip(twice("capped"), twice("reference"), strict=True):
+        torch.testing.assert_close(found, wanted)

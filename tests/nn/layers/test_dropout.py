@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 from torch._subclasses import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
 
@@ -29,6 +30,18 @@ def test_backward_takes_the_same_mask(dtype: torch.dtype) -> None:
     assert y.dtype == x.dtype and x.grad is not None
     assert torch.equal(y, x.detach() * x.grad)
     assert set(x.grad.unique().tolist()) == {0.0, 2.0}
+
+
+def test_the_gradient_has_a_gradient() -> None:
+    x = torch.randn(4, 5, 16, requires_grad=True)
+    y = dropout(x.sin(), 0.5)
+    mask = (y / x.sin()).detach()
+
+    def twice(y: Tensor) -> Tensor:
+        (grad,) = torch.autograd.grad(y.pow(3).sum(), x, create_graph=True)
+        return torch.autograd.grad(grad.square().sum(), x)[0]
+
+    torch.testing.assert_close(twice(y), twice(x.sin() * mask), rtol=1e-4, atol=1e-4)
 
 
 def test_a_transposed_tensor_has_the_gradient_of_its_mask() -> None:

@@ -59,20 +59,17 @@ class _Capped(torch.autograd.Function):
         scale: float,
         cap: float,
     ) -> Float[Tensor, "B K G T E"]:
-        rows = q.flatten(2, 3)
-        wide = torch.promote_types(q.dtype, torch.float32)
-        bent = (rows @ k.mT).to(wide).mul_(scale / cap).tanh_().unflatten(2, q.shape[2:4])
-        s = bent * cap
-        if mask is not None:
-            s = s.masked_fill_(~mask, float("-inf"))
-        w = torch.ops.aten._safe_softmax(s, -1).to(v.dtype)  # a row with nothing to see: 0
+        out, bent, w = _capped(q, k, v, mask, scale, cap)
         ctx.save_for_backward(q, k, v, bent, w)
-        ctx.scale = scale
-        return (w.flatten(2, 3) @ v).unflatten(2, q.shape[2:4])
+        ctx.mask, ctx.scale, ctx.cap = mask, scale, cap
+        return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, bent, w = ctx.saved_tensors
+        if torch.is_grad_enabled():  # the gradient is to be differentiated again
+            out = _capped(q, k, v, ctx.mask, ctx.scale, ctx.cap)[0]
+            return *torch.autograd.grad(out, (q, k, v), grad, create_graph=True, allow_unused=True), None, None, None
         rows, g = w.flatten(2, 3), grad.flatten(2, 3)
         d_w = (g @ v.mT).unflatten(2, q.shape[2:4])
         # softmax: ds = w ∘ (dw − Σ w ∘ dw);  tanh: the slope is 1 − tanh², cap and scale cancel to scale
@@ -80,3 +77,16 @@ class _Capped(torch.autograd.Function):
         d_s = torch.addcmul(d_s, d_s, bent.square(), value=-1).mul_(ctx.scale).to(q.dtype).flatten(2, 3)
         d_q = (d_s @ k).unflatten(2, q.shape[2:4])
         return d_q, d_s.mT @ q.flatten(2, 3), rows.mT @ g, None, None, None
+
+
+def _capped(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, cap: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The output, tanh(scale · QKᵀ / cap) and the weights."""
+    wide = torch.promote_types(q.dtype, torch.float32)
+    bent = (q.flatten(2, 3) @ k.mT).to(wide).mul_(scale / cap).tanh_().unflatten(2, q.shape[2:4])
+    s = bent * cap
+    if mask is not None:
+        s = s.masked_fill_(~mask, float("-inf"))
+    w = torch.ops.aten._safe_softmax(s, -1).to(v.dtype)  # a row with nothing to see: 0
+    return (w.flatten(2, 3) @ v).unflatten(2, q.shape[2:4]), bent, w

@@ -142,10 +142,10 @@ def test_all_shapes(b: int, group: int, kv: int, t: int, d: int, e: int) -> None
     sizes = ((group * kv, d), (kv, d), (kv, e), (group * kv, e))
     given = [drawn(b, t, h, n, seed=i) for i, (h, n) in enumerate(sizes)]
     layout = Layout.full(t)
-    way = bf16_amx.Bf16Attention(*given[:3], block_plan.consecutive(causal(), t, t, 0, 0)[0], None, d**-0.5)  # type: ignore[arg-type, index]
-    out, lse = way.forward()  # type: ignore[misc]
+    way = bf16_amx.Bf16Attention(block_plan.consecutive(causal(), t, t, 0, 0)[0], None, d**-0.5)  # type: ignore[arg-type, index]
+    out, lse = way.forward(*given[:3])  # type: ignore[misc]
     wanted = both_ways("reference", given, torch.float64, pattern=causal(), layout=layout, kv_layout=layout)
-    found = [out, *way.backward(out, lse, given[3], None)]  # type: ignore[misc]
+    found = [out, *way.backward(*given[:3], out, lse, given[3], None)]  # type: ignore[misc]
     for a, b_ in zip(found, wanted, strict=True):
         assert float((a.double() - b_).abs().max()) < 0.02 * (1 + float(b_.abs().max()))
 

@@ -188,3 +188,14 @@ def test_density_is_the_share_of_blocks_that_count() -> None:
         with tap.record_attention() as requests:
             attend(q, q, q, pattern=pattern, backend="sdpa")
         assert tiled.density(requests[0]) == pytest.approx(expected)
+
+
+def test_second_derivatives_with_dropout_are_refused() -> None:
+    q = torch.randn(2, 64, 2, 16, requires_grad=True)
+    (grad,) = torch.autograd.grad(attend(q, q, q, dropout=0.1).square().sum(), q, create_graph=True)
+    with pytest.raises(RuntimeError, match="backend='reference'"):
+        torch.autograd.grad(grad.sum(), q)
+    (grad,) = torch.autograd.grad(
+        attend(q, q, q, dropout=0.1, backend="reference").square().sum(), q, create_graph=True
+    )
+    assert torch.autograd.grad(grad.sum(), q)[0].isfinite().all()

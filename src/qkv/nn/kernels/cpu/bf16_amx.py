@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,19 +29,17 @@ _MIN_ROWS = 16  # queries below which most of a tile would be empty
 class Bf16Attention:
     """Like `BlockSparse`. Results are None if masked keys or values may not be finite."""
 
-    q: Tensor
-    k: Tensor
-    v: Tensor
     plan: BlockPlan
     marks: Marks | None
     scale: float
 
-    def forward(self) -> tuple[Tensor, Tensor] | None:
-        return native.forward(self.q, self.k, self.v, self.plan, self.marks, self.scale)
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, Tensor] | None:
+        q, k, v = tensors
+        return native.forward(q, k, v, self.plan, self.marks, self.scale)
 
-    def backward(self, out: Tensor, lse: Tensor, d_out: Tensor, d_lse: Tensor | None) -> tuple[Tensor, ...] | None:
-        tensors = self.q, self.k, self.v, out, lse, d_out, d_lse
-        return native.backward(*tensors, self.plan, self.marks, self.scale)
+    def backward(self, *tensors: Any) -> tuple[Tensor, ...] | None:
+        q, k, v, out, lse, d_out, d_lse = tensors
+        return native.backward(q, k, v, out, lse, d_out, d_lse, self.plan, self.marks, self.scale)
 
 
 def expected(request: Request) -> bool:
@@ -74,7 +73,7 @@ def find(q: Tensor, k: Tensor, v: Tensor, rule: Pattern, tokens: OperatorLayouts
         return None
     starts = tokens.starts if tokens.known else (0, 0)
     plans = block_plan.consecutive(rule, q.shape[1], k.shape[1], *starts)
-    return None if plans is None else Bf16Attention(q, k, v, plans[0], marks, scale)
+    return None if plans is None else Bf16Attention(plans[0], marks, scale)
 
 
 def _enough(q: Tensor, k: Tensor, least: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -20,68 +20,62 @@ from . import block_plan
 from .block_plan import OperatorLayouts, Plans
 
 MIN_SCORES = 1 << 20  # from which the kernels are called, and built if they aren't yet
+_Results = tuple[Tensor, ...] | None
 _MOST_FULL = 1024  # tokens up to which they are faster than the fused function where no block is left out
 
 
 @dataclass
 class BlockSparse:
-    """Queries (B, T, H, D), keys (B, S, K, D) and values (B, S, K, E). `rows` are the plans of each row of the batch, or
-    one for all rows. Results are None if a key or value in a visited block is NaN or infinite."""
+    """`rows` are the plans of each row of the batch, or one for all rows. Results are None if a key or value in a visited
+    block is NaN or infinite."""
 
-    q: Tensor
-    k: Tensor
-    v: Tensor
     rows: tuple[Plans, ...]
     scale: float
     options: native.BlockSparseOptions
 
-    def forward(self) -> tuple[Tensor, Tensor] | None:
-        """Output (B, T, H, E) and log-sum-exp (B, T, H): 0 and −∞ for queries that see nothing."""
-        result = _concatenated(
-            native.forward(self.q[at], self.k[at], self.v[at], plans, self.scale, options)
-            for at, plans, options in self._by_row()
-        )
-        return None if result is None else (result[0].to(self.q.dtype), result[1])
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Output (B, T, H, E) and log-sum-exp (B, T, H), 0 and −∞ for queries that see nothing, of queries (B, T, H, D),
+        keys (B, S, K, D) and values (B, S, K, E)."""
+        result = self._by_row(native.forward, tensors)
+        return None if result is None else (result[0].to(tensors[0].dtype), result[1])
 
-    def backward(self, out: Tensor, lse: Tensor, d_out: Tensor, d_lse: Tensor | None) -> tuple[Tensor, ...] | None:
-        """dQ, dK and dV."""
-        return _concatenated(
-            native.backward(
-                self.q[at],
-                self.k[at],
-                self.v[at],
-                out[at],
-                lse[at],
-                d_out[at],
-                None if d_lse is None else d_lse[at],
-                plans,
-                self.scale,
-                options,
-            )
-            for at, plans, options in self._by_row()
-        )
+    def backward(self, *tensors: Tensor | None) -> tuple[Tensor, ...] | None:
+        """dQ, dK and dV, of queries, keys, values, the two results and their gradients."""
+        return self._by_row(native.backward, tensors)
 
-    def _by_row(self) -> Iterator[tuple[slice, Plans, native.BlockSparseOptions]]:
+    def _by_row(self, kernel: Callable[..., _Results], tensors: tuple[Tensor | None, ...]) -> _Results:
+        """The results of a kernel for all rows at once, or for each row with its plans."""
         if len(self.rows) == 1:
-            yield slice(None), self.rows[0], self.options
-            return
+            return kernel(*tensors, self.rows[0], self.scale, self.options)
+        parts: list[tuple[Tensor, ...]] = []
         for b, plans in enumerate(self.rows):
-            yield slice(b, b + 1), plans, self.options._replace(row=b)
+            row = (None if x is None else x[b : b + 1] for x in tensors)
+            part = kernel(*row, plans, self.scale, self.options._replace(row=b))
+            if part is None:
+                return None
+            parts.append(part)
+        return tuple(torch.cat(xs) for xs in zip(*parts, strict=True))
 
 
 def find_plans(
-    q: Tensor, k: Tensor, v: Tensor, rule: Pattern, tokens: OperatorLayouts, always: bool = False
+    q: Tensor, k: Tensor, v: Tensor, rule: Pattern, tokens: OperatorLayouts, dropping: bool = False
 ) -> tuple[Plans, ...] | None:
-    """The plans with which the kernels serve these; None if they can't, or, unless `always`, if there is too little work for
-    them."""
-    least = 0 if always else MIN_SCORES
+    """The plans with which the kernels serve these; None if they can't, or if there is too little work for them.
+
+    With dropout they serve however little there is to do, but not tokens in another order, whose places the mask doesn't
+    know.
+    """
+    least = 0 if dropping else MIN_SCORES
     n_scores = q.shape[2] * q.shape[1] * k.shape[1] * (len(q) if tokens.alike else 1)
     if rule.per_head or n_scores < least or not native.fits(q, k, v):
         return None
     plans = block_plan.plans(rule, tokens)
     if plans is None:
         return None
-    enough = not tokens.alike or len(q) * q.shape[2] * block_plan.n_scores(plans[0]) >= least
+    if dropping:
+        enough = all(plan.order is None for row in plans for plan in row)
+    else:
+        enough = not tokens.alike or len(q) * q.shape[2] * block_plan.n_scores(plans[0]) >= least
     return plans if enough and native.serves(q, k, v) else None
 
 
@@ -95,14 +89,12 @@ def find(
     slopes: Tensor | None,
     mask: DropoutMask | None = None,
 ) -> BlockSparse | None:
-    """The kernels, if they can serve. `slopes` are ALiBi's. With dropout they serve however little there is to do."""
-    plans = find_plans(q, k, v, rule, tokens, always=mask is not None)
-    if plans is None or (mask is not None and any(plan.order is not None for row in plans for plan in row)):
-        return None  # the places of tokens in another order are unknown to the mask
-    options = native.BlockSparseOptions(
-        slopes, tokens.lengths, *((0, 0) if mask is None else (mask.seed, mask.dropped))
-    )
-    return BlockSparse(q, k, v, plans, scale, options)
+    """The kernels, if they can serve. `slopes` are ALiBi's."""
+    plans = find_plans(q, k, v, rule, tokens, dropping=mask is not None)
+    if plans is None:
+        return None
+    drawn = (0, 0) if mask is None else (mask.seed, mask.dropped)
+    return BlockSparse(plans, scale, native.BlockSparseOptions(slopes, tokens.lengths, *drawn))
 
 
 def beats_fused(request: Request) -> bool:
@@ -133,13 +125,3 @@ def is_favored(q: Tensor) -> bool:
 @constant
 def _favored() -> bool:
     return onednn.is_faster() and native.available("block_sparse")
-
-
-def _concatenated(parts: Iterable[tuple[Tensor, ...] | None]) -> tuple[Tensor, ...] | None:
-    """The parts of a batch concatenated; None if one part is None."""
-    results: list[tuple[Tensor, ...]] = []
-    for part in parts:
-        if part is None:
-            return None
-        results.append(part)
-    return results[0] if len(results) == 1 else tuple(torch.cat(xs) for xs in zip(*results, strict=True))

@@ -24,11 +24,13 @@ from ...patterns.basic import Causal, Full, Interval, Pattern
 from ...positions.base import Bias
 from ...positions.bias import ALiBi
 from ..buffers import by_rows
+from ..native.block_sparse import BlockSparseOptions
 from ..native.dropout import DropoutMask, draw_seed, levels
+from ..plain import is_eager
 from ..plan import first_position, host_interval, is_aligned_causal, needed_parts
 from ..request import Request, Result
 from . import bf16_amx, block_plan, block_sparse
-from .block_plan import OperatorLayouts
+from .block_plan import OperatorLayouts, Plans
 from .flash_attention import DENSE, TiledProblem, backward, finite, forward, pattern_of, scheme_of, tile_grid
 
 
@@ -37,6 +39,11 @@ def refuses(request: Request) -> str | None:
 
 
 def run(request: Request) -> Result:
+    direct = _direct(request) if request.dropout else None
+    if direct is not None:
+        out, lse = _Direct.apply(request.q, request.k, request.v, direct)
+        if out is not None:
+            return (out, lse.transpose(1, 2)) if request.return_lse else out
     bias, kind, tensors = request.bias, "", []
     if isinstance(bias, Bias) and bias.needs_grad and not bias.scheme.has_bias_grad:
         bias = request.dense_bias()  # computed here, where autograd sees it
@@ -64,21 +71,53 @@ def compiled(request: Request) -> bool:
 def drops(request: Request) -> bool:
     """Whether the C++ kernels serve a request with dropout, as far as the host can tell."""
     q, k, v, bias = request.q, request.k, request.v, request.bias
-    alibi = isinstance(bias, Bias) and _alibi(bias.scheme.text) is not None
-    if (
-        request.softcap
-        or request.pattern.per_head
-        or not (bias is None or alibi)
-        or not block_sparse.native.fits(q, k, v)
-    ):
+    if request.softcap or request.pattern.per_head or not (bias is None or _is_alibi(bias)):
         return False
-    few = q.shape[2] * q.shape[1] * k.shape[1] < block_sparse.MIN_SCORES
-    return not few or _tokens(request).alike  # a plan for each row takes longer than few scores
+    if not block_sparse.native.fits(q, k, v):
+        return False
+    return not _has_memory(q, k, v) or _dropping(request) is not None
+
+
+def _has_memory(*tensors: Tensor) -> bool:
+    """Whether nothing watches PyTorch's operators, so a kernel may read the tensors without one."""
+    return is_eager(*tensors) and not torch._C._len_torch_dispatch_stack()
+
+
+def _direct(request: Request) -> Kernel | None:
+    """The C++ kernel that serves a request with dropout, if no operator is needed. It draws a seed."""
+    if not drops(request) or not _has_memory(request.q, request.k, request.v):
+        return None
+    planned = _dropping(request)
+    if planned is None:
+        return None
+    plans, slopes, lengths = planned
+    options = BlockSparseOptions(slopes, lengths, int(draw_seed()), levels(request.dropout))
+    return block_sparse.BlockSparse(plans, request.scale, options)
+
+
+def _dropping(request: Request) -> tuple[tuple[Plans, ...], Tensor | None, Tensor | None] | None:
+    """The plans, ALiBi's slopes and the lengths of rows with which the C++ kernels drop weights; None if they can't, or if
+    planning takes longer than the few scores."""
+    q, k, v, bias = request.q, request.k, request.v, request.bias
+
+    def find() -> tuple[tuple[Plans, ...], Tensor | None, Tensor | None] | None:
+        tokens = _tokens(request)
+        if not tokens.alike and q.shape[2] * q.shape[1] * k.shape[1] < block_sparse.MIN_SCORES:
+            return None
+        plans = block_sparse.find_plans(q, k, v, request.pattern, tokens, dropping=True)
+        return None if plans is None else (plans, _slopes(bias), tokens.lengths)
+
+    about = f"dropping {request.pattern.text} {tuple(q.shape)} {tuple(k.shape)} {v.shape[3]} {q.dtype}"
+    return request.plan.once(about, (request.layout, request.kv_layout, bias), find)
+
+
+def _is_alibi(bias: Tensor | Bias) -> bool:
+    return isinstance(bias, Bias) and _alibi(bias.scheme.text) is not None
 
 
 def _planned(request: Request) -> tuple[float | None, bool]:
     """The share of all scores that is computed, None if there is no plan; and whether C++ kernels compute it."""
-    alibi = isinstance(request.bias, Bias) and _alibi(request.bias.scheme.text) is not None
+    alibi = request.bias is not None and _is_alibi(request.bias)
     bare = (request.bias is None or alibi) and not request.softcap and not request.dropout
     q, k, v = request.q, request.k, request.v
     if not bare or q.device.type != "cpu" or torch.compiler.is_compiling() or isinstance(q, FakeTensor):
@@ -149,14 +188,14 @@ def _coarse(interval: Interval, grid: int) -> list[Interval]:
 
 
 class Kernel(Protocol):
-    """A kernel and its inputs. Results are None if it can't compute them, and another kernel has to."""
+    """A kernel for one call. Results are None if it can't compute them, and another kernel has to."""
 
-    def forward(self) -> tuple[Tensor, Tensor] | None:
-        """Output (B, T, H, E) and log-sum-exp (B, T, H)."""
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Output (B, T, H, E) and log-sum-exp (B, T, H), of queries, keys and values."""
         ...
 
-    def backward(self, out: Tensor, lse: Tensor, d_out: Tensor, d_lse: Tensor | None) -> tuple[Tensor, ...] | None:
-        """dQ, dK and dV."""
+    def backward(self, *tensors: Tensor | None) -> tuple[Tensor, ...] | None:
+        """dQ, dK and dV, of queries, keys, values, the two results and their gradients."""
         ...
 
 
@@ -180,7 +219,7 @@ def _kernels(
     if alibi is None and mask is None:
         yield bf16_amx.find(q, k, v, rule, tokens, scale)
         yield None if block_sparse.is_favored(q) else _fused(q, k, v, rule, tokens, scale)
-    slopes = None if alibi is None else (tensors[0] * alibi.scale).float().contiguous()
+    slopes = None if alibi is None else _scaled(alibi, tensors[0])
     yield block_sparse.find(q, k, v, rule, tokens, scale, slopes, mask)
 
 
@@ -190,33 +229,40 @@ def _alibi(bias: str) -> ALiBi | None:
     return scheme if isinstance(scheme, ALiBi) and scheme.precision == "float32" else None
 
 
+def _slopes(bias: Tensor | Bias | None) -> Tensor | None:
+    """ALiBi's slopes, as the kernels take them."""
+    alibi = _alibi(bias.scheme.text) if isinstance(bias, Bias) else None
+    return None if alibi is None or not isinstance(bias, Bias) else _scaled(alibi, bias.tensors[0])
+
+
+def _scaled(alibi: ALiBi, slopes: Tensor) -> Tensor:
+    return (slopes * alibi.scale).float().contiguous()
+
+
 def _fused(q: Tensor, k: Tensor, v: Tensor, rule: Pattern, tokens: OperatorLayouts, scale: float) -> Fused | None:
     causal = isinstance(rule, Causal) and tokens.aligned
     if q.device.type != "cpu" or not tokens.known or not (isinstance(rule, Full) or causal):
         return None
-    return Fused(q, k, v, causal, scale) if q.shape[2:] == k.shape[2:] == v.shape[2:] else None
+    return Fused(causal, scale) if q.shape[2:] == k.shape[2:] == v.shape[2:] else None
 
 
 @dataclass
 class Fused:
     """PyTorch's kernel for CPUs, which also returns the log-sum-exp: for all pairs, or the lower triangle."""
 
-    q: Tensor
-    k: Tensor
-    v: Tensor
     causal: bool
     scale: float
 
-    def forward(self) -> tuple[Tensor, Tensor] | None:
-        if self.causal and not finite(self.k, self.v):
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, Tensor] | None:
+        if self.causal and not finite(*tensors[1:]):
             return None
         # Called directly, it takes the widths of all heads for contiguous.
-        heads_first = (by_rows(x).transpose(1, 2) for x in (self.q, self.k, self.v))
+        heads_first = (by_rows(x).transpose(1, 2) for x in tensors)
         fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
         out, lse = fused(*heads_first, 0.0, self.causal, scale=self.scale)
         return out.transpose(1, 2).contiguous(), lse.transpose(1, 2)
 
-    def backward(self, out: Tensor, lse: Tensor, d_out: Tensor, d_lse: Tensor | None) -> None:
+    def backward(self, *tensors: Tensor | None) -> None:
         """Left to the other kernels, which are faster."""
 
 
@@ -244,6 +290,40 @@ def _problems(
     ]
 
 
+class _Direct(torch.autograd.Function):
+    """A kernel called without the operator. Results are None if it can't compute them."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, kernel: Kernel) -> tuple[Tensor | None, Tensor | None]:
+        results = kernel.forward(q, k, v)
+        if results is None:
+            return None, None
+        ctx.save_for_backward(q, k, v, *results)
+        ctx.set_materialize_grads(False)
+        ctx.kernel = kernel
+        return results
+
+    @staticmethod
+    def backward(ctx: Any, d_out: Tensor | None, d_lse: Tensor | None) -> tuple[Tensor | None, ...]:
+        q, k, v, out, lse = ctx.saved_tensors
+        tensors = q, k, v, out, lse, torch.zeros_like(out) if d_out is None else d_out, d_lse
+        again = torch.is_grad_enabled()  # derivatives of the gradients may be wanted
+        grads = _Once.apply(ctx.kernel, *tensors) if again else ctx.kernel.backward(*tensors)
+        return (*(d.to(x.dtype) for d, x in zip(grads, tensors[:3], strict=True)), None)
+
+
+class _Once(torch.autograd.Function):
+    """The gradients of a kernel, which have no derivatives."""
+
+    @staticmethod
+    def forward(ctx: Any, kernel: Kernel, *tensors: Tensor | None) -> tuple[Tensor, ...] | None:
+        return kernel.backward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> None:
+        raise RuntimeError("attention kernels have no second derivatives; choose backend='reference' for the attention")
+
+
 # -- the operator -------------------------------------------------------------------------------------------------------
 
 
@@ -269,7 +349,7 @@ def _tiled(
         return out, lse.transpose(1, 2).contiguous()
     inputs = q, k, v, tensors, OperatorLayouts(positions, marks, starts, lengths), pattern, bias, numbers, seed
     for kernel in _kernels(*inputs):
-        result = None if kernel is None else kernel.forward()
+        result = None if kernel is None else kernel.forward(q, k, v)
         if result is not None:
             return result[0], result[1].transpose(1, 2).contiguous()
     for problem, order in _problems(*inputs):
@@ -324,7 +404,7 @@ def _tiled_backward(
 def _gradients(results: list[Any], *inputs: Any) -> list[Tensor | None]:
     q, k, v, tensors = inputs[:4]
     for kernel in _kernels(*inputs):
-        grads = None if kernel is None else kernel.backward(*results)
+        grads = None if kernel is None else kernel.backward(*inputs[:3], *results)
         if grads is not None:
             return [*grads, *[None] * len(tensors)]
     problems = _problems(*inputs)
