@@ -6,7 +6,7 @@ import pytest
 from torch import Tensor
 
 import qkv
-from qkv.nn.cost.plan.layout import RankLayout, check
+from qkv.nn.cost.plan.layout import RankLayout, check, check_model
 from qkv.nn.cost.plan.work import work
 from qkv.nn.positions.absolute import NoPosition
 from qkv.nn.positions.base import Position, PositionModule, Tables, Widths
@@ -53,3 +53,15 @@ def test_layers_without_positions_in_a_rotary_stack_turn_nothing() -> None:
     spec = qkv.preset("gpt2", n_layers=2, d_model=32, n_heads=4, vocab_size=50)
     spec = spec.replace({"decoder.position": Rotary(), "decoder.blocks.1.position": NoPosition()})
     assert [layer.rotary for layer in work("one", spec, 16).layers] == [True, False]
+
+
+def test_tokens_of_two_towers_can_be_divided_but_not_their_layers_into_stages() -> None:
+    spec = qkv.preset("clip")
+    model = work("towers", spec, 8)
+    assert model.parameters == spec.cost().parameters
+    assert len(model.layers) == spec.image.n_layers + spec.text.n_layers
+    assert model.tokens == spec.image_tokens + 8
+    for axis in ("tensor", "context"):
+        check_model(RankLayout(**{axis: 2}), model)
+    with pytest.raises(ValueError, match=r"scale\.pipeline .* dual-encoder"):
+        check_model(RankLayout(pipeline=2), model)

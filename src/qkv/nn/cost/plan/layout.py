@@ -135,7 +135,7 @@ def check(layout: RankLayout, model: ModelWork, ranks: int | None = None, batch:
 def check_model(layout: RankLayout, model: ModelWork) -> None:
     """Raise ValueError if an axis can't divide a model, by the checks that the training uses."""
     check_media(layout.tensor, layout.context, layout.pipeline, model.joint)
-    check_tokens(layout.tensor, layout.context, model.kind, model.transformer, model.drops_path)
+    check_tokens(layout.tensor, layout.context, model.kind, model.stacks, model.drops_path)
     check_objective(layout.pipeline, model.trained_by.objective, model.trained_by.single_pass)
     check_stacks(layout.pipeline, model.kind, model.transformer, model.reversible)
     check_layers(layout.pipeline, "1f1b", len(model.layers))

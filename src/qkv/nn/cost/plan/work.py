@@ -19,6 +19,7 @@ from ...attention.scores import ScaledDot
 from ...attention.weighting import Softmax
 from ...layers.moe import MixtureOfExperts
 from ...models.base import ModelSpec
+from ...models.dual_encoder import DualEncoder
 from ...models.joint import Joint
 from ...models.stack import Stack, pairs
 from ...models.transformer import Transformer
@@ -94,6 +95,7 @@ class ModelWork:
     outputs:   numbers of a token's logits.
     flops:     model FLOPs of a training step of a row, without recomputation.
     transformer, reversible, drops_path: whether the model is a Transformer, has reversible layers, or stochastic depth.
+    stacks:    whether it is one or several Transformers, whose tokens can be divided.
     joint:     whether it reads media beside tokens.
     heads:     (heads, key-value heads) of every attention whose heads can be divided.
     kept:      factors that scale activations to their counted size, by kind of recomputation (`tracked.py`).
@@ -114,6 +116,7 @@ class ModelWork:
     context: int | None = None
     kind: str = "Transformer"
     transformer: bool = True
+    stacks: bool = True
     reversible: bool = False
     drops_path: bool = False
     joint: bool = False
@@ -168,6 +171,8 @@ class ModelWork:
 def work(name: str, spec: ModelSpec, length: int, source: int = 0) -> ModelWork:
     """Count the work of rows of `length` tokens (and `source` ones for the encoder of an encoder–decoder)."""
     shape = BatchShape(1, length, source)
+    if isinstance(spec, DualEncoder):
+        return _towers(name, spec, shape)
     if not isinstance(spec, Transformer):
         return _whole(name, spec, shape)
     layers: list[LayerWork] = []
@@ -295,6 +300,31 @@ def _gathers(mixer: Mixer) -> bool:
     )
 
 
+def _towers(name: str, spec: DualEncoder, shape: BatchShape) -> ModelWork:
+    """Two towers, of which a row has an image and a text."""
+    image, text = work(name, spec.image, spec.image_tokens), work(name, spec.text, shape.length)
+    return replace(
+        text,
+        layers=image.layers + text.layers,
+        tokens=image.tokens + text.tokens,
+        flops=float(training_flops(spec, shape)),
+        embedding=image.embedding + text.embedding,
+        head=image.head + text.head,
+        other=image.other
+        + text.other
+        + spec.cost().parameters
+        - spec.image.cost().parameters
+        - spec.text.cost().parameters,
+        head_flops=image.head_flops + text.head_flops,
+        tied=False,
+        kind=spec.kind,
+        transformer=False,
+        reversible=image.reversible or text.reversible,
+        drops_path=image.drops_path or text.drops_path,
+        heads=tuple(dict.fromkeys(image.heads + text.heads)),
+    )
+
+
 def _whole(name: str, spec: ModelSpec, shape: BatchShape) -> ModelWork:
     """A model of another kind as one layer, whose parameters can be divided by data parallelism only."""
     cost = spec.cost(shape.length, shape.source)
@@ -312,4 +342,5 @@ def _whole(name: str, spec: ModelSpec, shape: BatchShape) -> ModelWork:
         flops=flops,
         kind=spec.kind,
         transformer=False,
+        stacks=False,
     )
