@@ -16,12 +16,17 @@ from qkv.nn.patterns.basic import Causal, Window
 
 SIZES: dict[str, Any] = {"d_model": 32, "n_heads": 4, "n_layers": 2, "vocab_size": 90}
 LENGTHS = (3, 33, 9, 1, 17, 40, 5, 12, 2)
+WINDOW = Causal() & Window(size=16)
 MODELS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "learned positions": ("gpt2", {"max_positions": 64}, {}),
     "rotary positions": ("llama", {"max_positions": 64, "n_kv_heads": 2}, {}),
-    "a ring buffer": ("llama", {"max_positions": 64}, {"*.attention.pattern": Causal() & Window(size=16)}),
+    "a ring buffer": ("llama", {"max_positions": 64}, {"*.attention.pattern": WINDOW}),
     "two windows": ("gemma-3-1b", {"max_positions": 64, "n_kv_heads": 2, "d_head": 8, "d_ff": 48}, {}),
     "an encoder–decoder": ("transformer", {}, {}),
+    "ALiBi": ("gpt", {"position": "alibi"}, {}),
+    "ALiBi in bf16": ("gpt", {"position": {"kind": "alibi", "precision": "bfloat16"}}, {}),
+    "relative positions of T5": ("t5-small", {"d_ff": 48, "d_head": 8}, {}),
+    "capped scores": ("gemma-2-2b", {"max_positions": 64, "n_kv_heads": 2, "d_head": 8, "d_ff": 48}, {}),
 }
 
 
@@ -116,7 +121,8 @@ def test_a_row_goes_on_after_the_model_stepped_it() -> None:
 
 
 def test_what_the_kernels_do_not_have_is_left_to_the_model() -> None:
-    assert not FusedRows(varied_model("bloom-560m", SIZES, {})).serves  # a bias on scores
+    windowed = FusedRows(varied_model("gpt", SIZES | {"position": "alibi"}, {"*.attention.pattern": WINDOW}))
+    assert not windowed.serves and windowed.reason == "a bias on scores in a window"
     model = model_of("learned positions")
     rows = FusedRows(model)
     assert not rows.takes(model.start(1))  # nothing is kept yet

@@ -88,6 +88,7 @@ private:
             one.k.head = own.k_head;
             one.v.head = own.v_head;
             one.threads = is_shared ? 1 : shared;
+            if (a.bias) one.bias = a.bias + b * a.bias_steps[0];
             attend_any(one, wide + b * a.q.row, own.k, own.v, mixed + b * row);
         }
         return mixed;

@@ -6,6 +6,6 @@ taps, gradients, autocast, compilers), the modules run as ever.
 """
 
 from .encoding import fused_encoding
-from .step import FusedStep, fused_step
+from .step import FusedStep, fused_step, reason_against
 
-__all__ = ["FusedStep", "fused_encoding", "fused_step"]
+__all__ = ["FusedStep", "fused_encoding", "fused_step", "reason_against"]

@@ -37,22 +37,25 @@ class Description:
     """A stack's layers as the kernels read them, without what changes from call to call.
 
     It holds until a submodule, a tensor or a setting in the stack changes. `fits` says whether the kernels have all that
-    the stack does; if they don't, nothing else is here.
+    the stack does; if they don't, nothing else is here but what they lack, `reason`.
     """
 
     encoding: object = None  # what whole sequences keep about it (`encoding.py`)
 
     def __init__(self, stack: LayerStack) -> None:
-        self.snapshot, self.fits = Snapshot(stack), False
+        self.snapshot, self.fits, self.reason = Snapshot(stack), False, ""
         try:
             self._describe(stack)
-        except Unfit:
+        except Unfit as lacking:
+            self.reason = str(lacking)
             return
         self.fits = True
 
     def _describe(self, stack: LayerStack) -> None:
-        if len(stack.between) or stack.placement.streams > 1 or not all(map(is_simple, stack.positions)):
-            raise Unfit
+        if len(stack.between) or stack.placement.streams > 1:
+            raise Unfit("layers between blocks, or several residual streams")
+        if not all(map(is_simple, stack.positions)):
+            raise Unfit("rotations of queries and keys other than Rotary's")
         self.known, blocks = Described(), stack.layers
         self._layers = (LayerStruct * len(blocks))(*(layer(block, self.known) for block in blocks))
         self.norm = self.known.norm(stack.norm)

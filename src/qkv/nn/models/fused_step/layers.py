@@ -55,7 +55,7 @@ _METHODS = [
 
 
 class Unfit(Exception):
-    """The kernels do not have what a module does."""
+    """The kernels do not have what a module does. The message says what."""
 
 
 class Described:
@@ -70,7 +70,7 @@ class Described:
         if type(module) is nn.Identity:
             return NormStruct()
         if type(module) not in (LayerNormalize, RMSNormalize, OffsetRMSNormalize):
-            raise Unfit
+            raise Unfit(f"the norm {type(module).__name__}")
         weight, bias = module.weight, getattr(module, "bias", None)
         assert isinstance(weight, Tensor)
         kind = native.LAYER_NORM if isinstance(module, LayerNormalize) else native.RMS_NORM
@@ -82,10 +82,10 @@ class Described:
         """The products of one input with several layers, side by side."""
         matrices = [self._matrix(module) for module in modules]
         if len({self._kind(matrix) for matrix in matrices}) > 1:
-            raise Unfit
+            raise Unfit("matrices of different formats beside each other")
         activations = {getattr(module.weight, "activations", "none") for module in modules}
         if activations not in ({"none"}, {"int8"}):
-            raise Unfit
+            raise Unfit(f"activations in {' and '.join(sorted(activations))}")
         made, weights = native.product_of(matrices, activations == {"int8"})
         self._alive += [weights, matrices]
         self.scratch = max(self.scratch, made.outs, made.depth)
@@ -94,7 +94,7 @@ class Described:
     def _matrix(self, module: nn.Module) -> Matrix:
         """The weight and the bias of a linear layer."""
         if type(module) is not Linear:
-            raise Unfit
+            raise Unfit(f"the linear layer {type(module).__name__}")
         if module.bias is not None:
             self._place(module.bias)
         if isinstance(module.weight, Tensor):
@@ -103,8 +103,10 @@ class Described:
         weight = module.weight
         assert isinstance(weight, QuantizedMatrix)
         codes = integers(weight.packed)
-        if codes is None or (weight.activations == "int8" and not has_integer_products(codes)):
-            raise Unfit
+        if codes is None:
+            raise Unfit("weights in another format than fp32, bf16 and symmetric int8 or int4")
+        if weight.activations == "int8" and not has_integer_products(codes):
+            raise Unfit("activations in int8 with groups of this size")
         for tensor in (weight.codes, weight.scales, weight.zeros):
             if tensor is not None:
                 self._keep(tensor)
@@ -117,12 +119,12 @@ class Described:
 
     def _place(self, tensor: Tensor) -> int:
         if tensor.dtype not in _DTYPES or type(tensor) not in PLAIN:
-            raise Unfit
+            raise Unfit(f"parameters of {tensor.dtype} in a {type(tensor).__name__}")
         return self._keep(tensor)
 
     def _keep(self, tensor: Tensor) -> int:
         if tensor.device.type != "cpu" or not tensor.is_contiguous():
-            raise Unfit
+            raise Unfit("parameters on another device, or with gaps")
         self.tensors.append(tensor)
         return tensor.data_ptr()
 
@@ -130,11 +132,11 @@ class Described:
 def layer(block: nn.Module, known: Described) -> LayerStruct:
     """A block. Raises `Unfit` if the kernels can't do the same."""
     if type(block) is not BlockModule or len(block.scale) or block.training:
-        raise Unfit
+        raise Unfit("training, layer scales, or another block")
     made = LayerStruct(skip=block.skip, multiplier=block.multiplier, adds=block.residual)
     made.parallel = type(block.placement).forward is Parallel.forward
     if not (block.placement.in_turn or made.parallel) or block.placement.streams > 1:
-        raise Unfit
+        raise Unfit(f"the placement {type(block.placement).__name__}")
     before = {} if block.norms_sum else dict(block.norm.items())
     total = block.norm if block.norms_sum else block.norm_sum
     for i, name in enumerate(_NAMES):
@@ -160,7 +162,7 @@ def _attention(made: LayerStruct, module: nn.Module, known: Described) -> None:
 
 def _cross(made: LayerStruct, module: nn.Module | None, known: Described) -> None:
     if not isinstance(module, MultiHeadAttention) or type(module.q_norm) is not nn.Identity:
-        raise Unfit
+        raise Unfit("cross-attention with normalized queries, or of another kind")
     made.cross = _described(module, known)
     made.cross_q, made.cross_out = known.product(module.q), known.product(module.out)
 
@@ -168,11 +170,21 @@ def _cross(made: LayerStruct, module: nn.Module | None, known: Described) -> Non
 def _described(module: nn.Module, known: Described) -> AttentionStruct:
     """Attention without what changes from step to step."""
     if type(module) is not MultiHeadAttention or module.training:
-        raise Unfit
-    plain = module.score is None and module.weighting is None and module.sinks is None and module.kept_heads is None
-    widths = all(w % decoding.UNIT == 0 and w <= decoding.WIDEST for w in (module.d_head, module.d_value))
-    if not plain or not widths or module.backend != "auto" or module.pattern.unsized:
-        raise Unfit
+        raise Unfit(f"the attention {type(module).__name__}")
+    special = {
+        f"the score {type(module.score).__name__}": module.score is not None,
+        f"the weighting {type(module.weighting).__name__}": module.weighting is not None,
+        "attention sinks": module.sinks is not None,
+        "attention without some of its heads": module.kept_heads is not None,
+        f"the attention backend {module.backend}": module.backend != "auto",
+        "patterns without a size": bool(module.pattern.unsized),
+    }
+    for what, there in special.items():
+        if there:
+            raise Unfit(what)
+    for width in (module.d_head, module.d_value):
+        if width % decoding.UNIT or width > decoding.WIDEST:
+            raise Unfit(f"heads of width {width}; it has multiples of {decoding.UNIT} up to {decoding.WIDEST}")
     scale = module.scale if module.scale is not None else module.d_head**-0.5
     made = AttentionStruct(scale=scale, softcap=module.softcap or 0.0)
     made.heads, made.kv_heads, made.width, made.values = (
@@ -186,7 +198,7 @@ def _described(module: nn.Module, known: Described) -> AttentionStruct:
 
 def _feedforward(made: LayerStruct, module: nn.Module, known: Described) -> None:
     if type(module) is not FeedForwardNet or module.activation not in _NUMBERS or module.training:
-        raise Unfit
+        raise Unfit(f"the feed-forward layer {type(module).__name__}, or its activation")
     made.activation, made.gated = _NUMBERS[module.activation], module.gate is not None
     first: Sequence[nn.Module] = (module.up,) if module.gate is None else (module.gate, module.up)
     made.up, made.down = known.product(*first), known.product(module.down)
@@ -213,7 +225,7 @@ def settings_of(modules: Iterable[nn.Module]) -> list[dict[str, Any]]:
     every = [each for module in modules for each in module.modules()]
     kinds: list[Any] = [type(each) for each in every]
     if not are_original() or not all(_methods(kind).isdisjoint(vars(x)) for kind, x in zip(kinds, every, strict=True)):
-        raise Unfit
+        raise Unfit("methods that were replaced")
     return [vars(each) for each in every]
 
 

@@ -21,16 +21,18 @@ from ....core.layout import Layout
 from ...attention import tap
 from ...attention.mixer import Pass
 from ...kernels.native import decoding_step as native
+from ...kernels.native.decoding import placed
 from ...kernels.native.products import ANY, FEW, in_one_order
 from ...kernels.native.structures import CacheRow, Strides
 from ...kv_cache.cache import Cache
 from ...kv_cache.full import CrossState, KeyValueState
 from ...patterns.algebra import Full, parts_of
 from ...patterns.basic import Causal, Window
-from ...positions.base import PositionModule
+from ...positions.base import Bias, PositionModule
 from ...positions.rotary import RotaryTurn
 from ..block import BlockModule
 from .description import LayerStack, description_of
+from .step import reason_against
 
 _FIELDS = [name for name, *_ in CacheRow._fields_]
 _SLOT, _KEYS = _FIELDS.index("slot"), _FIELDS.index("keys")
@@ -106,7 +108,8 @@ class RowCache:
 class FusedRows:
     """The decoder of a model, described for steps of rows.
 
-    `serves` says whether the kernels have all that it does. The head has to be a `LanguageModelHead`. With `in_order` a
+    `serves` says whether the kernels have all that it does, and `reason` what they lack if not. The head has to be a
+    `LanguageModelHead`. With `in_order` a
     row's numbers are the same to the bit whatever other rows there are; without it products are as fast as they can be.
     """
 
@@ -114,7 +117,8 @@ class FusedRows:
         self.model, self.order = model, FEW if in_order else ANY
         self.dtype, self.device = model.dtype, model.device
         stack: Any = model.decoder
-        self.serves = stack is not None and _is_served(model, stack)
+        self.reason = "models without a decoder" if stack is None else _lacking(model, stack)
+        self.serves = self.reason is None
         if not self.serves:
             return
         self.stack: EmbeddingStack = stack
@@ -169,36 +173,61 @@ class FusedRows:
         own = np.stack([row for row, _ in places])
         sources = [row for _, row in places if row is not None]
         cross = np.stack(sources) if sources else None
-        tables = [Pass.over(layout, scheme).tables for scheme in self.stack.positions]
+        passes = [Pass.over(layout, scheme) for scheme in self.stack.positions]
+        tables = [run.tables for run in passes]
+        biases = [None if run.bias is None else _of_rows(run.bias, layout) for run in passes]
         for i, made in enumerate(self.layers):
             step = i * ctypes.sizeof(CacheRow)
             made.apart, made.apart_step = own.ctypes.data + step, own.shape[1]
             made.cross_apart = None if cross is None else cross.ctypes.data + step
+            bias = biases[self.about.position_of[i]]
+            if bias is not None:
+                made.own.bias, made.own.bias_steps = placed(bias, bias.shape)
             turns = tables[self.about.position_of[i]]
             if turns is not None:
                 cos, sin = turns
                 made.cos, made.sin = cos.data_ptr(), sin.data_ptr()
                 made.table_step = cos.stride(0) if len(cos) > 1 else 0
-        return [own, cross, tables]
+        return [own, cross, tables, biases]
 
 
-def _is_served(model: SteppedModel, stack: EmbeddingStack) -> bool:
-    if model.device.type != "cpu" or model.dtype not in native.MOST_TOKENS or not native.ready():
-        return False
-    return description_of(stack).fits and all(map(_is_per_row, stack.positions)) and all(map(_sees_all, stack.layers))
+def _of_rows(bias: Bias, layout: Layout) -> Float[Tensor, "B H 1 S"]:
+    """The bias of each row's scores with the tokens from its first one; those after its own are not read."""
+    longest = int(layout.positions.max()) + 1
+    return bias(layout.queries(), Layout.full(longest).keys()).float()
 
 
-def _is_per_row(position: PositionModule) -> bool:
-    """Whether a row's positions change its tokens as they would alone, and add nothing to scores."""
-    if type(position).bias is not PositionModule.bias:
-        return False
-    return not isinstance(position, RotaryTurn) or not position.scaling.by_length
+def _lacking(model: SteppedModel, stack: EmbeddingStack) -> str | None:
+    """What the kernels lack for a model's rows, as a noun; None if they have all."""
+    if model.device.type != "cpu" or model.dtype not in native.MOST_TOKENS:
+        return f"models of {model.dtype} on {model.device}"
+    lacking = reason_against(stack)
+    if lacking is not None:
+        return lacking
+    if any(isinstance(scheme, RotaryTurn) and scheme.scaling.by_length for scheme in stack.positions):
+        return "rotations that depend on the length of the text"
+    unseeing = next((block for block in stack.layers if not _sees_all(block)), None)
+    if unseeing is not None:
+        return "layers without attention, or that don't see all tokens in their cache"
+    biased = {id(scheme) for scheme in stack.positions if type(scheme).bias is not PositionModule.bias}
+    by_layer = [stack.positions[i] for i in stack.position_of]
+    if any(id(scheme) in biased and _has_window(block) for scheme, block in zip(by_layer, stack.layers, strict=True)):
+        return "a bias on scores in a window"
+    return None
 
 
 def _sees_all(block: BlockModule) -> bool:
     """Whether a new token sees all the tokens that its layer keeps, and all of the source."""
     if "attention" not in block.sublayers:
         return False
-    kinds = [type(part) for part in parts_of(block.attention.pattern)]  # type: ignore[arg-type]
+    kinds = _kinds(block)
     sees_own = Causal in kinds and set(kinds) <= {Causal, Window} and kinds.count(Window) <= 1
     return sees_own and ("cross" not in block.sublayers or type(block.cross.pattern) is Full)  # type: ignore[union-attr]
+
+
+def _has_window(block: BlockModule) -> bool:
+    return Window in _kinds(block)
+
+
+def _kinds(block: BlockModule) -> list[type]:
+    return [type(part) for part in parts_of(block.attention.pattern)]  # type: ignore[arg-type]

@@ -45,9 +45,26 @@ def fused_step(
         try:
             known = cache.fused = FusedStep(stack, cache)
         except Unfit:
-            cache.fused = Unfit
+            cache.fused = Unfit  # `reason_against` says why
             return None
     return known(x, layout, runs, cache, count)
+
+
+def reason_against(stack: LayerStack, cache: Cache | None = None) -> str | None:
+    """Return what the kernels lack for decoding steps of a stack with such a cache, as a noun; None if they have all.
+
+    Steps are by kernels only on CPUs, in fp32 or bf16, without gradients, and while nothing watches the modules.
+    """
+    if not native.ready():
+        return "a C++ library for this machine"
+    about = description_of(stack)
+    if not about.fits:
+        return about.reason
+    try:
+        _check(stack.layers, cache)
+    except Unfit as lacking:
+        return str(lacking)
+    return None
 
 
 class FusedStep:
@@ -64,7 +81,7 @@ class FusedStep:
         blocks = stack.layers
         _check(blocks, cache)
         if not self.about.fits:
-            raise Unfit
+            raise Unfit(self.about.reason)
         self.layers = self.about.layers()
         self.own = own_groups(blocks, self.about.position_of, cache, self.layers)
         self.cross = cross_groups(blocks, cache, self.layers)
@@ -116,10 +133,11 @@ class FusedStep:
         return out.to(x.dtype)
 
 
-def _check(blocks: Sequence[BlockModule], cache: Cache) -> None:
+def _check(blocks: Sequence[BlockModule], cache: Cache | None) -> None:
     """Raise `Unfit` if the kernels can't use the states of a cache."""
-    for i, block in enumerate(blocks):
+    for i, block in enumerate(blocks if cache is not None else ()):
+        assert cache is not None
         if "attention" in block.sublayers and type(cache.layers[i]) is not KeyValueState:
-            raise Unfit
+            raise Unfit(f"caches of the kind {type(cache.layers[i]).__name__}")
         if "cross" in block.sublayers and type(cache.cross[i]) is not CrossState:
-            raise Unfit
+            raise Unfit(f"caches of the kind {type(cache.cross[i]).__name__} for the source")
