@@ -125,6 +125,7 @@ def take_steps(ranks: Ranks, family: str, scale: dict[str, Any] | None = None, s
     )  # fmt: skip
     steps = Steps([], [], [], [], {}, [], {})
     _keep_gradients(stepper, steps)
+    torch.manual_seed(5)
     with batches, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for _ in range(STEPS):

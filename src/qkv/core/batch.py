@@ -47,6 +47,7 @@ class Batch:
     targets:  what an objective wants besides, by name: whether two sentences follow one another, the boxes in a picture.
     idle:     the batch had too few rows for all ranks, and this rank has none of them. It computes another rank's rows
               to take part in the communication of the step, and its loss is multiplied by 0.
+    first_row: the number of the first row in the batch of all ranks.
     """
 
     inputs: dict[str, Any]
@@ -58,6 +59,7 @@ class Batch:
     texts: tuple[dict[str, Any], ...] = ()
     targets: dict[str, Any] = field(default_factory=dict)
     idle: bool = False
+    first_row: int = 0
 
     def __post_init__(self) -> None:
         if not isinstance(self.inputs, dict) or not isinstance(self.counts, dict):

@@ -104,11 +104,13 @@ class BatchSplit:
 
     peers: ranks that compute the same layers. rows: peers that have different rows of the batch.
     idle:  this rank has no rows, and computes another rank's for nothing.
+    first_row: the number of this rank's first row in the batch.
     """
 
     peers: Ranks = ALONE
     rows: Ranks = ALONE
     idle: bool = False
+    first_row: int = 0
 
 
 _current = BatchSplit()
@@ -129,6 +131,11 @@ def current_rows() -> Ranks:
 def idle() -> bool:
     """Whether this rank has no rows of the current batch, and computes another rank's for nothing."""
     return _current.idle
+
+
+def first_row() -> int:
+    """The number of this rank's first row in the current batch."""
+    return _current.first_row
 
 
 @contextmanager

@@ -163,9 +163,10 @@ class Trainer:
         self.stream = iter(open_stream(self.state.position))
         if saved:
             self.log.differs(self.state.step, saved.get("fingerprint", {}), self.fingerprint)
-            restore_rng(saved, self.stepper.strategy)
+            restore_rng(saved, self.stepper.strategy, self.stepper.draws_alike)
         else:
-            rng.seed_all(seed + self.stepper.strategy.row_numbers[self.ranks.rank])
+            number = self.stepper.strategy.row_numbers[self.ranks.rank]
+            rng.seed_rank(seed, number, self.stepper.draws_alike)
         self._born = time.monotonic() - self.state.elapsed
         self.model.train()
 

@@ -61,7 +61,7 @@ def restore(
         state = TrainingState.from_dict(saved["run"])
         meter.load(saved["window"])
         stepper.mixed.load(saved["scaler"])
-        restore_rng(saved, stepper.strategy)
+        restore_rng(saved, stepper.strategy, stepper.draws_alike)
         before, settings = saved["optimizer"], saved["training"]["optimizer"]
     except (LookupError, TypeError, AttributeError, ValueError, RuntimeError) as error:
         what = " ".join(str(error).split())
@@ -81,16 +81,17 @@ def restore(
     return state, saved
 
 
-def restore_rng(saved: dict[str, Any], strategy: Strategy) -> None:
-    """Restore this rank's random generators, or if the ranks were others, or had other rows, seed new ones."""
+def restore_rng(saved: dict[str, Any], strategy: Strategy, alike: bool) -> None:
+    """Restore this rank's random generators, or if the ranks were others, or had other rows, seed new ones. See
+    `rng.seed_rank` for `alike`."""
     states = [saved["rng"], *saved.get("rng_of_other_ranks", ())]
     rows, rank = strategy.row_numbers, strategy.ranks.rank
     if saved.get("rng_rows", [0]) == rows:
         rng.restore(states[rank])
         return
     rng.restore(states[0])
-    if rows[rank]:
-        rng.seed_all(random.getrandbits(32) + rows[rank])
+    if alike or rows[rank]:
+        rng.seed_rank(random.getrandbits(32), rows[rank], alike)
 
 
 def _restore_optimizer(

@@ -83,6 +83,9 @@ class Stepper:
         if isinstance(model, TransformerModel | ModelModule):
             model.recompute(training.recompute)
         self.model = compiled(model, self.device) if training.compile is True else model
+        self.draws_alike = (
+            self.device.type == "cpu" and training.compile is not True
+        )  # on all ranks, see `rng.seed_rank`
         self.balanced = [module for module in model.modules() if isinstance(module, Mixture)]
         self.names: list[str] = []  # of the terms seen so far, which every rank reports in the same order
 
@@ -200,7 +203,7 @@ class Stepper:
         return loss, dict(zip(self.names, values, strict=True))
 
     def _splitting(self, batch: Batch) -> AbstractContextManager[None]:
-        return splitting(BatchSplit(self.strategy.peers, self.strategy.rows, batch.idle))
+        return splitting(BatchSplit(self.strategy.peers, self.strategy.rows, batch.idle, batch.first_row))
 
     def _loss(self, batch: Batch, counts: dict[str, int], totals: Totals) -> tuple[Tensor, dict[str, Tensor]]:
         """A batch's share of the loss, and of the reported values of the terms."""

@@ -19,10 +19,21 @@ STAGES = {
     "all-gather": {"context": 2, "context_attention": "all-gather"},
 }
 
+SHARDED = {name: STAGES[name] for name in ("replicas", "zero 1", "zero 2", "zero 3")}
+DROPPING = ["encoder-decoder", "decoder", "encoder", "vit", "contrastive"]
+
 
 @pytest.mark.parametrize(("family", "stage"), diagonals(FAMILIES, STAGES, every=5))
 def test_two_ranks_equal_one(two, family, stage):
     compare(two.run(take_steps, family, STAGES[stage]), alone(family))
+
+
+@pytest.mark.parametrize(("family", "stage"), diagonals(DROPPING, SHARDED, every=5))
+def test_ranks_with_other_rows_drop_what_one_rank_drops(two, family, stage):
+    settings = ("model.dropout=0.2",)
+    one = alone(family, settings)
+    compare(two.run(take_steps, family, SHARDED[stage], settings), one)
+    assert abs(one.losses[0] - alone(family).losses[0]) > 1e-3, "dropout left no trace"
 
 
 @pytest.mark.slow

@@ -67,7 +67,7 @@ class NumpyBatch:
     arrays:  the model inputs by argument name: `ids`, `target`, `token_types` …, (B, …).
     placed:  the layouts of `ids` and `target`, if they have one.
     media:   media of all rows one after the other, by name: (N, …), or a list if their sizes differ.
-    labels, targets, counts, tokens, slots, texts, idle: as in `Batch`.
+    labels, targets, counts, tokens, slots, texts, idle, first_row: as in `Batch`.
     """
 
     arrays: dict[str, Array]
@@ -80,6 +80,7 @@ class NumpyBatch:
     texts: tuple[Example, ...] = ()
     idle: bool = False
     media: dict[str, Array | list[Array]] = field(default_factory=dict)
+    first_row: int = 0
 
     def batch(self, position: dict[str, Any]) -> Batch:
         inputs: dict[str, Any] = {name: torch.from_numpy(array) for name, array in self.arrays.items()}
@@ -97,6 +98,7 @@ class NumpyBatch:
             position=position,
             texts=self.texts,
             idle=self.idle,
+            first_row=self.first_row,
         )
 
 

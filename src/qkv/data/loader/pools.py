@@ -274,7 +274,9 @@ class Pools:
 
 
 def _own(share: Share, cut: NumpyBatch) -> NumpyBatch:
-    """The batch of a rank; one that is idle counts nothing."""
+    """The batch of a rank; one that is idle counts nothing. An item may have several rows, such as a pair of texts."""
+    each = -(-len(next(iter(cut.arrays.values()))) // max(share.stop - share.start, 1))
+    cut = replace(cut, first_row=share.start * each)
     if not share.idle:
         return cut
     return replace(cut, counts=dict.fromkeys(cut.counts, 0), tokens=0, slots=0, texts=(), idle=True)

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from ...core.graphs import operator
 from ...core.layout import Layout
+from ...core.ranks import current_rows
 from ..kernels.native import dropout as native
 from ..kernels.native.dropout import DropoutMask, can_replay, draw_seed, levels
 from ..patterns.documents import document_numbers
@@ -22,9 +23,9 @@ def dropout(x: Tensor, p: float, training: bool = True, added: Tensor | None = N
     with `added` if it is given.
 
     On CPUs the mask is a function of a seed, drawn from PyTorch's default generator, and of the place of an element (row,
-    token, number): see `DropoutMask`. It depends neither on threads nor on padding to the right, and backward computes it
-    again instead of storing it. p is rounded to a multiple of 2⁻¹⁶, and the scale uses the rounded p. On other devices, in
-    compiled graphs and under `torch.func`, this is `torch.nn.functional.dropout`.
+    token, number): see `DropoutMask`. It depends neither on threads, nor on padding to the right, nor on the rank that has
+    the row, and backward computes it again instead of storing it. p is rounded to a multiple of 2⁻¹⁶, and the scale uses
+    the rounded p. On other devices, in compiled graphs and under `torch.func`, this is `torch.nn.functional.dropout`.
     """
     if not training or p == 0.0:
         return x if added is None else added + x
@@ -56,7 +57,7 @@ def _masked(x: Tensor, added: Tensor | None, mask: DropoutMask, dtype: torch.dty
     fits = added is None or (added.dtype == dtype and added.shape == x.shape)
     if fits and native.DTYPES.issuperset((x.dtype, dtype)) and native.ready():
         added = None if added is None else added.contiguous()
-        return native.run(x.contiguous(), added, mask.seed, mask.dropped, dtype)
+        return native.run(x.contiguous(), added, mask, dtype)
     kept = torch.where(mask.numbers(x.shape, x.device), x * mask.grown, 0.0)
     return (kept if added is None else added + kept).to(dtype)
 
@@ -91,6 +92,17 @@ def _gradients(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 _dropout.register_autograd(_gradients, setup_context=_setup)
 
 
+def own_draws(device: torch.device) -> torch.Generator | None:
+    """A generator of numbers for this rank's rows of a batch; None for the default generator.
+
+    On CPUs the default generators of ranks are alike, because masks of dropout differ by the number of the row.
+    """
+    rows = current_rows()
+    if torch.compiler.is_compiling() or rows.size == 1 or device.type != "cpu":
+        return None
+    return torch.Generator().manual_seed(int(draw_seed()) + rows.rank)
+
+
 def stochastic_depth(y: Float[Tensor, "B T M"], p: float, layout: Layout) -> Float[Tensor, "B T M"]:
     """Zero the output of a branch with probability p for each sample, and multiply it by 1/(1 − p) for the others.
 
@@ -98,6 +110,7 @@ def stochastic_depth(y: Float[Tensor, "B T M"], p: float, layout: Layout) -> Flo
     al. 2016, who drop a branch for the whole batch). Draws come from the default generator.
     """
     document = document_numbers(layout)
-    draws = torch.rand(len(y), 1 if document is None else y.shape[1], device=y.device)
+    shape = len(y), 1 if document is None else y.shape[1]
+    draws = torch.rand(shape, device=y.device, generator=own_draws(y.device))
     draws = draws if document is None else draws.gather(1, document.expand(len(y), -1))
     return y * (draws >= p).to(y.dtype).div_(1 - p)[..., None]

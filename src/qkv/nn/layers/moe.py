@@ -15,7 +15,7 @@ from ...core.extras import Extra, Extras, Record
 from ...core.layout import Layout
 from ...core.ranks import current, idle
 from ...core.spec import Cost
-from .dropout import dropout
+from .dropout import dropout, own_draws
 from .feedforward import ACTIVATIONS, Activation, FeedForwardLayer, NoFeedForward
 from .grouped_linear import GroupedLinear
 from .linear import Linear
@@ -134,7 +134,8 @@ class Router(KeepsDtype):
         spec = self.spec
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
         if self.training and spec.jitter:
-            wide = wide * torch.empty_like(wide).uniform_(1 - spec.jitter, 1 + spec.jitter)
+            bounds = 1 - spec.jitter, 1 + spec.jitter
+            wide = wide * torch.empty_like(wide).uniform_(*bounds, generator=own_draws(x.device))
         with torch.autocast(x.device.type, enabled=False):
             scores = wide @ self.weight.to(wide.dtype).T
         shares = scores.sigmoid() if spec.score == "sigmoid" else scores.softmax(-1)

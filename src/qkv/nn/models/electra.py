@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ...core.batch import IGNORE
 from ...core.spec import Cost
+from ..layers.dropout import own_draws
 from ..layers.embedding import Embedding
 from ..layers.losses import LossSums
 from ..layers.norm import NoNorm
@@ -119,8 +120,9 @@ class ReplacedTokensHead(TokenClassifierHead):
 
 
 def sample(logits: Float[Tensor, "N V"], seed: int | None) -> Int[Tensor, " N"]:
-    """Draw one index from each row's soft-max as argmax p / e, e ~ Exp(1); without a seed by the global generator."""
-    random = None if seed is None else torch.Generator(logits.device).manual_seed(seed)
+    """Draw one index from each row's soft-max as argmax p / e, e ~ Exp(1); without a seed by `own_draws`."""
+    device = logits.device
+    random = own_draws(device) if seed is None else torch.Generator(device).manual_seed(seed)
     noise = torch.empty_like(logits, dtype=torch.float32).exponential_(generator=random)
     return (logits.float().softmax(-1) / noise).argmax(-1)
 

@@ -20,6 +20,17 @@ def seed_all(seed: int) -> None:
     torch.manual_seed(seed)
 
 
+def seed_rank(seed: int, number: int, alike: bool) -> None:
+    """`seed_all` on one of several ranks with different rows of a batch.
+
+    alike: PyTorch's generator for the CPU draws the same numbers on all of them. Masks of dropout, which differ by the
+    number of the row in the batch, are then independent of the ranks.
+    """
+    seed_all(seed + number)
+    if alike:
+        torch.default_generator.manual_seed(seed)
+
+
 def capture() -> dict[str, Any]:
     """Return the state of every generator as JSON data, for `restore`."""
     version, numbers, gauss = random.getstate()

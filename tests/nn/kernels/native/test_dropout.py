@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from qkv.core.ranks import BatchSplit, splitting
 from qkv.nn.kernels.native import dropout as native
 from qkv.nn.kernels.native.dropout import DropoutMask, levels, threefry
 
@@ -40,6 +41,19 @@ def test_a_part_of_a_mask_is_the_mask_of_the_part() -> None:
     assert torch.equal(MASK.numbers(torch.Size((2, 5, 100)), "cpu"), numbers[:2, :5])
 
 
+def test_a_rank_has_the_masks_of_its_rows() -> None:
+    weights, numbers = MASK.weights((3, 2, 9, 9)), MASK.numbers(torch.Size((3, 9, 100)), "cpu")
+    with splitting(BatchSplit(first_row=2)):
+        own = DropoutMask(MASK.seed, MASK.dropped)
+    assert own.row == 2
+    assert torch.equal(own.weights((1, 2, 9, 9)), weights[2:])
+    assert torch.equal(own.numbers(torch.Size((1, 9, 100)), "cpu"), numbers[2:])
+    if native.ready():
+        x = torch.randn(1, 9, 100)
+        found = native.run(x, None, own, torch.float32)
+        torch.testing.assert_close(found, torch.where(numbers[2:], x * MASK.grown, 0.0))
+
+
 @pytest.mark.parametrize("dtypes", [("float32", "float32"), ("bfloat16", "bfloat16"), ("bfloat16", "float32")])
 @pytest.mark.parametrize("shape", [(2, 7, 100), (3, 5, 2, 64), (5, 33), (4, 3, 128), (7,)])
 def test_cpp_zeroes_what_the_mask_says(shape: tuple[int, ...], dtypes: tuple[str, str]) -> None:
@@ -50,7 +64,7 @@ def test_cpp_zeroes_what_the_mask_says(shape: tuple[int, ...], dtypes: tuple[str
     dropped = torch.where(MASK.numbers(x.shape, "cpu"), x.double() * MASK.grown, 0.0)
     tolerance = {"rtol": 1e-2 if dtype == torch.bfloat16 else 1e-6, "atol": 1e-6}
     for more in (None, added):
-        out = native.run(x, more, MASK.seed, MASK.dropped, dtype)
+        out = native.run(x, more, MASK, dtype)
         assert out.dtype == dtype
         torch.testing.assert_close(out.double(), dropped if more is None else dropped + more.double(), **tolerance)
 
@@ -59,7 +73,7 @@ def test_nan_and_infinity_stay_in_bf16() -> None:
     if not native.ready():
         pytest.skip("there is no C++ compiler")
     x = torch.tensor([[float("nan"), float("inf"), -float("inf"), 1.0]] * 4).to(torch.bfloat16)
-    out = native.run(x, None, 1, 0, torch.bfloat16)
+    out = native.run(x, None, DropoutMask(1, 0), torch.bfloat16)
     assert torch.equal(out.isnan(), x.isnan()) and torch.equal(out[:, 1:], x[:, 1:])
 
 

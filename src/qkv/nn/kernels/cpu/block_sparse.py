@@ -50,7 +50,7 @@ class BlockSparse:
         parts: list[tuple[Tensor, ...]] = []
         for b, plans in enumerate(self.rows):
             row = (None if x is None else x[b : b + 1] for x in tensors)
-            part = kernel(*row, plans, self.scale, self.options._replace(row=b))
+            part = kernel(*row, plans, self.scale, self.options._replace(row=self.options.row + b))
             if part is None:
                 return None
             parts.append(part)
@@ -93,7 +93,7 @@ def find(
     plans = find_plans(q, k, v, rule, tokens, dropping=mask is not None)
     if plans is None:
         return None
-    drawn = (0, 0) if mask is None else (mask.seed, mask.dropped)
+    drawn = (0, 0, 0) if mask is None else (mask.seed, mask.dropped, mask.row)
     return BlockSparse(plans, scale, native.BlockSparseOptions(slopes, tokens.lengths, *drawn))
 
 

@@ -91,7 +91,8 @@ def _direct(request: Request) -> Kernel | None:
     if planned is None:
         return None
     plans, slopes, lengths = planned
-    options = BlockSparseOptions(slopes, lengths, int(draw_seed()), levels(request.dropout))
+    mask = DropoutMask(int(draw_seed()), levels(request.dropout))
+    options = BlockSparseOptions(slopes, lengths, mask.seed, mask.dropped, mask.row)
     return block_sparse.BlockSparse(plans, request.scale, options)
 
 

@@ -43,7 +43,7 @@ struct Brain {
 };
 
 struct Sizes {
-    long rows, tokens, width;
+    long rows, tokens, width, row;  // `row` is the first row's number in the batch
     uint32_t seed_low, seed_high, dropped;  // `dropped` of 65536 numbers are
     int threads;
 };
@@ -84,13 +84,13 @@ void all_tokens(const void* x, const void* added, void* out, const Sizes& s) {
     for (long i = 0; i < count; ++i) {
         const long at = i * s.width;
         token(static_cast<const In*>(x) + at, added ? static_cast<const Out*>(added) + at : nullptr, static_cast<Out*>(out) + at,
-              derived(key, i / s.tokens, 0), i % s.tokens, s, grown);
+              derived(key, s.row + i / s.tokens, 0), i % s.tokens, s, grown);
     }
 }
 
 }  // namespace
 
-QKV_STRUCTURE(Sizes, QKV_FIELD(rows), QKV_FIELD(tokens), QKV_FIELD(width), QKV_FIELD(seed_low), QKV_FIELD(seed_high),
+QKV_STRUCTURE(Sizes, QKV_FIELD(rows), QKV_FIELD(tokens), QKV_FIELD(width), QKV_FIELD(row), QKV_FIELD(seed_low), QKV_FIELD(seed_high),
               QKV_FIELD(dropped), QKV_FIELD(threads))
 
 extern "C" {

@@ -8,12 +8,13 @@ computes masks on CPUs, and PyTorch elsewhere and without a compiler.
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from ....core.ranks import first_row
 from .. import buffers
 from ..plain import is_eager
 from .compiler import library
@@ -45,10 +46,14 @@ def can_replay(x: Tensor) -> bool:
 @dataclass(frozen=True)
 class DropoutMask:
     """A dropout mask. A number is kept if its 16 random bits are at least `dropped`, so p = dropped/65,536. Kept numbers are
-    multiplied by `grown` = 1/(1 − p), and the others are zeroed."""
+    multiplied by `grown` = 1/(1 − p), and the others are zeroed.
+
+    row: the number of the first row in the batch of all ranks.
+    """
 
     seed: int
     dropped: int
+    row: int = field(default_factory=first_row)
 
     @property
     def grown(self) -> float:
@@ -62,13 +67,13 @@ class DropoutMask:
     ) -> Bool[Tensor, "B H T S"]:
         """The kept weights of attention, from a first row of the batch, query and key.
 
-        A row and head have a key, threefry(seed; row, head), and the bits of four keys in a row, from a multiple of four on,
-        come from the counter (query, key // 4).
+        A row (of all in the batch) and head have a key, threefry(seed; row, head), and the bits of four keys in a row, from
+        a multiple of four on, come from the counter (query, key // 4).
         """
         if torch.device(device).type == "cpu" and ready() and min(shape) > 0:
-            return kept(shape, first, self.seed, self.dropped)
+            return kept(shape, (first[0] + self.row, *first[1:]), self.seed, self.dropped)
         (b, h, t, s), (row, query, key) = shape, first
-        low, high = _derived(self.seed, _range(row, b, device)[:, None], _range(0, h, device))
+        low, high = _derived(self.seed, _range(self.row + row, b, device)[:, None], _range(0, h, device))
         fours = _range(key // 4, -(-(key + s) // 4) - key // 4, device)
         bits = _bits(low[..., None, None], high[..., None, None], _range(query, t, device)[:, None], fours)
         return bits.flatten(-2)[..., key % 4 : key % 4 + s] >= self.dropped
@@ -81,7 +86,9 @@ class DropoutMask:
         """
         rows, width = shape[0] if len(shape) > 2 else 1, shape[-1]
         tokens, chunks = shape.numel() // max(rows * width, 1), -(-width // _CHUNK)
-        low, high = _derived(self.seed, _range(0, rows, device), torch.zeros((), dtype=torch.int64, device=device))
+        low, high = _derived(
+            self.seed, _range(self.row, rows, device), torch.zeros((), dtype=torch.int64, device=device)
+        )
         counters = _range(0, chunks * 16, device)
         bits = _bits(low[:, None, None], high[:, None, None], _range(0, tokens, device)[:, None], counters)
         ordered = bits.view(rows, tokens, chunks, 16, 4).mT.reshape(rows, tokens, chunks * _CHUNK)
@@ -125,11 +132,11 @@ def ready() -> bool:
 DTYPES = frozenset({torch.float32, torch.bfloat16})
 
 
-def run(x: Tensor, added: Tensor | None, seed: int, dropped: int, dtype: torch.dtype) -> Tensor:
+def run(x: Tensor, added: Tensor | None, mask: DropoutMask, dtype: torch.dtype) -> Tensor:
     """`added` + dropout(x) in a dtype, of contiguous tensors (…, width) of one shape that aren't empty.
 
     x and the result are in fp32 or bf16, and `added` in the result's dtype. The first axis counts rows, the middle ones
-    tokens. `dropped` of 65,536 numbers are zeroed, as `DropoutMask` says. Raises ValueError for other tensors.
+    tokens. Raises ValueError for other tensors.
     """
     buffers.check("dropout", x, added)
     alike = added is None or (added.shape == x.shape and added.dtype == dtype and added.is_contiguous())
@@ -138,7 +145,8 @@ def run(x: Tensor, added: Tensor | None, seed: int, dropped: int, dtype: torch.d
     kernels, out = library("dropout"), torch.empty_like(x, dtype=dtype)
     assert kernels is not None
     rows, width = x.shape[0] if x.ndim > 2 else 1, x.shape[-1]
-    sizes = DropoutSizes(rows, x.numel() // (rows * width), width, *words(seed), dropped, torch.get_num_threads())
+    numbers = rows, x.numel() // (rows * width), width, mask.row, *words(mask.seed), mask.dropped
+    sizes = DropoutSizes(*numbers, torch.get_num_threads())
     places = (None if t is None else ctypes.c_void_p(t.data_ptr()) for t in (x, added, out))
     kernels.qkv_dropout(*places, ctypes.byref(sizes), x.dtype == torch.bfloat16, dtype == torch.bfloat16)
     return out

@@ -70,7 +70,7 @@ class BlockSparsePlan(Structure):
 class DropoutSizes(Structure):
     sources: ClassVar = {"dropout": "Sizes"}
     _fields_ = [
-        *((name, _LONG) for name in ("rows", "tokens", "width")),
+        *((name, _LONG) for name in ("rows", "tokens", "width", "row")),
         *((name, _WORD) for name in ("seed_low", "seed_high", "dropped")),
         ("threads", _INT),
     ]
