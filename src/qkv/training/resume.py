@@ -90,8 +90,11 @@ def restore_rng(saved: dict[str, Any], strategy: Strategy, alike: bool) -> None:
         rng.restore(states[rank])
         return
     rng.restore(states[0])
-    if alike or rows[rank]:
-        rng.seed_rank(random.getrandbits(32), rows[rank], alike)
+    drawn = torch.get_rng_state()
+    if rows[rank]:
+        rng.seed_all(random.getrandbits(32) + rows[rank])
+    if alike:
+        torch.set_rng_state(drawn)
 
 
 def _restore_optimizer(
