@@ -19,6 +19,7 @@ from qkv.serving.engine import decoder as decoders
 from qkv.serving.engine.continuation import Ending, Event, Work
 from qkv.serving.engine.decoder import Decoder
 from qkv.serving.engine.engine import Busy, Engine
+from qkv.serving.engine.jobs import alone
 
 TEXTS = ["the cat is", "a", "the dog is 3 years old and the cat", "cat " * 9]
 OPTIONS: list[dict[str, Any]] = [
@@ -57,7 +58,7 @@ class Asked:
 def settle(engine: Engine) -> None:
     """Let the engine take two turns."""
     for _ in range(2):
-        engine.do(lambda: None).result(60)
+        engine.do(alone(lambda: None)).result(60)
 
 
 @pytest.fixture(scope="module")
@@ -176,12 +177,14 @@ def test_what_never_fits_is_refused_and_what_does_not_fit_now_waits(run: Run, en
     with pytest.raises(Busy, match="wait already"):
         Asked(*engine, "the")
     with pytest.raises(Busy):
-        engine[0].do(lambda: 1)
+        engine[0].do(alone(lambda: 1))
 
 
 def test_a_model_that_the_kernels_do_not_have_is_stepped_row_by_row() -> None:
     tokenizer = train("char", ["abc def"])
-    model = qkv.build(qkv.preset("bloom-560m", n_layers=1, d_model=16, n_heads=2, vocab_size=40), seed=0).eval()
+    model = qkv.build(
+        qkv.preset("mixtral-8x7b", n_layers=1, d_model=16, n_heads=2, n_kv_heads=2, d_ff=16, vocab_size=40), seed=0
+    ).eval()
     run, engine = Run(model, tokenizer), Engine(4096, threads=1)
     decoder = Decoder(run, engine.statistics)
     engine.decoders.append(decoder)

@@ -46,13 +46,15 @@ def similarity(run: LoadedModel, a: Sequence[str], b: Sequence[str]) -> list[flo
     head = run.model.spec.head
     if isinstance(head, SequenceClassifier) and head.labels == 1:
         return numbers(run, a, b)
-    vectors = isinstance(head, SentenceVector) or (isinstance(head, SequenceClassifier) and head.labels is None)
+    has_vector = isinstance(head, SentenceVector) or (isinstance(head, SequenceClassifier) and head.labels is None)
     name = similarity_of(run.path)
-    if vectors and name == "cosine":
-        first, second = _scores(run, a), _scores(run, b)
-    else:
-        first, second = (embed(run, texts) for texts in (a, b))
-    return [float(SIMILARITIES[name](u, v)) for u, v in zip(first, second, strict=True)]
+    vectors = _scores if has_vector and name == "cosine" else embed
+    if not all(text.strip() for text in [*a, *b]):  # which an error will name by its place
+        first, second = vectors(run, a), vectors(run, b)
+        return [float(SIMILARITIES[name](u, v)) for u, v in zip(first, second, strict=True)]
+    texts = list(dict.fromkeys([*a, *b]))  # a query stands beside each of its documents
+    found = dict(zip(texts, vectors(run, texts), strict=True))
+    return [float(SIMILARITIES[name](found[u], found[v])) for u, v in zip(a, b, strict=True)]
 
 
 def numbers(run: LoadedModel, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[float]:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import logging
 import threading
-import warnings
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import TypeVar
 
 import torch
 
 from .continuation import Ending, Work
 from .decoder import CHUNK, Decoder
+from .jobs import Item, Job, Jobs, Result, run_together
 from .statistics import Statistics
 
-Result = TypeVar("Result")
 _log = logging.getLogger(__name__)
 
 BUDGET = 512
@@ -32,8 +30,8 @@ class Engine:
     """Runs decoders and other jobs on one thread, in turns.
 
     A turn takes one step with the rows of every decoder, then reads chunks of prompts up to `BUDGET` tokens, then does one
-    job that is no decoding. Requests are admitted in their order, while the tokens that they can have at most are not more
-    than `most_tokens`; then at most `most_waiting` wait.
+    job that is no decoding, or several as one batch. Requests are admitted in their order, while the tokens that they can
+    have at most are not more than `most_tokens`; then at most `most_waiting` wait.
     """
 
     def __init__(self, most_tokens: int, most_waiting: int = 256, threads: int | None = None) -> None:
@@ -43,7 +41,7 @@ class Engine:
         self._threads = threads or torch.get_num_threads()
         self._changed = threading.Condition()
         self._waiting: deque[tuple[Decoder, Work]] = deque()
-        self._jobs: deque[tuple[Callable[[], object], Future[object]]] = deque()
+        self._jobs = Jobs()
         self._running: list[Work] = []
         self._ending = False
         self._thread = threading.Thread(target=self._run, name="qkv-engine", daemon=True)
@@ -95,14 +93,13 @@ class Engine:
                 f"room for {self.most_tokens:,}; lower max_tokens or n, or shorten the prompt"
             )
 
-    def do(self, job: Callable[[], Result]) -> Future[Result]:
-        """Queue a job for the engine's thread. Raises `Busy` if too many wait."""
-        future: Future[Result] = Future()
+    def do(self, job: Job[Item, Result]) -> Future[Sequence[Result]]:
+        """Queue a job. It is computed together with those of its kind that wait then. Raises `Busy` if too many wait."""
         with self._changed:
             self._check_room()
-            self._jobs.append((job, future))  # type: ignore[arg-type]
+            self._jobs.add(job)
             self._changed.notify()
-        return future
+        return job.future
 
     def _check_room(self) -> None:
         if self._ending:
@@ -134,7 +131,7 @@ class Engine:
         for decoder in self.decoders:
             while decoder.reading and left > 0:
                 left -= max(self._safely(decoder, decoder.read), 1)
-        self._do_job()
+        self._do_jobs()
         self._sweep()
 
     def _safely(self, decoder: Decoder, work: Callable[[], int]) -> int:
@@ -173,16 +170,9 @@ class Engine:
             else:
                 self._running.append(work)
 
-    def _do_job(self) -> None:
-        if not self._jobs:
-            return
-        with self._changed:
-            job, future = self._jobs.popleft()
-        if not future.set_running_or_notify_cancel():
-            return
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # they quote the words of requests, which belong in no log
-                future.set_result(job())
-        except BaseException as error:
-            future.set_exception(error)
+    def _do_jobs(self) -> None:
+        if self._jobs:
+            with self._changed:
+                taken = self._jobs.take()
+            run_together(taken)
+            self.statistics.joined += max(len(taken) - 1, 0)

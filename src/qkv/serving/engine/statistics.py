@@ -13,7 +13,7 @@ class Statistics:
     """Counters of one engine. Each is written by one thread."""
 
     def __init__(self) -> None:
-        self.prompt_tokens = self.new_tokens = self.steps = self.failures = 0
+        self.prompt_tokens = self.new_tokens = self.steps = self.failures = self.joined = 0
         self.requests: Counter[tuple[str, int]] = Counter()  # by path and status
         self._first = [0] * (len(BOUNDS) + 1)
         self._seconds = 0.0
@@ -29,6 +29,7 @@ class Statistics:
             "prompt_tokens_total": ("Tokens of prompts that were read.", self.prompt_tokens),
             "generated_tokens_total": ("Tokens that were generated.", self.new_tokens),
             "engine_steps_total": ("Steps of the engine.", self.steps),
+            "joined_requests_total": ("Requests that were computed in the batch of another.", self.joined),
             "engine_failures_total": ("Steps of the engine that failed.", self.failures),
         }
         for kind, table in (("counter", counters), ("gauge", gauges)):

@@ -20,6 +20,7 @@ from ...nn.models.transformer import Transformer
 from ...runs.inference.run import Run
 from ..engine.decoder import Decoder
 from ..engine.engine import Engine
+from ..engine.text_jobs import TextJobs
 from . import chat, completions, responses, tasks
 from .errors import ApiError, answer
 from .guard import LOOPBACK, Guard, Keys, Rates
@@ -51,7 +52,7 @@ def build_app(
     engine = Engine(most, limits.waiting, threads)
     served = []
     for run in runs:
-        one = Served(run.title, run, None)
+        one = Served(run.title, run, TextJobs(run, run.title, fast), None)
         if {"generate", "translate"} & set(one.commands):
             one.decoder = Decoder(run, engine.statistics, fast, prefix)
             engine.decoders.append(one.decoder)

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ...core.spec import brief, nearest
 from ...nn.models.heads.sequence import SequenceClassifier
@@ -19,6 +19,8 @@ from ...runs.tasks.text_regression.task import Regress
 from ..engine.continuation import Ending, Event, Work
 from ..engine.decoder import Decoder
 from ..engine.engine import Busy, Engine
+from ..engine.jobs import Job, alone
+from ..engine.text_jobs import TextJobs
 from .errors import ApiError
 
 Result = TypeVar("Result")
@@ -50,10 +52,11 @@ class RequestLimits:
 
 @dataclass(eq=False)
 class Served:
-    """One run: its name in requests, and its decoder if it generates."""
+    """One run: its name in requests, what makes jobs of texts that it reads whole, and its decoder if it generates."""
 
     name: str
     run: Run
+    text_jobs: TextJobs
     decoder: Decoder | None
     created: int = field(default_factory=lambda: int(time.time()))
 
@@ -111,8 +114,12 @@ class Models:
     def unknown(self, name: str) -> ApiError:
         return ApiError(404, f"there is no model {brief(name)}; {nearest(name[:100], self.by_name)}", "model")
 
-    async def do(self, job: Callable[[], Result]) -> Result:
-        """The result of a job on the engine's thread. Raises `ApiError` if the queue is full or it takes too long."""
+    async def do(self, work: Callable[[], Result]) -> Result:
+        """The result of something that is computed by itself on the engine's thread. Raises `ApiError` as `results` does."""
+        return (await self.results(alone(work)))[0]
+
+    async def results(self, job: Job[Any, Result]) -> Sequence[Result]:
+        """The results of a job. Raises `ApiError` if the queue is full or it takes too long."""
         try:
             future = asyncio.wrap_future(self.engine.do(job))
             async with asyncio.timeout(self.limits.seconds):

@@ -1,12 +1,14 @@
 """Endpoints of encoders and encoder–decoders: embeddings, ranking, translations, classes, predictions, likelihoods.
 
-Each request is one job of the engine, computed by itself: what else is asked at the same time changes no number.
+Each request is one job of the engine. Requests of one kind that wait at the same time are computed as one batch, if that
+changes no number (`TextJobs`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import json
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -18,7 +20,8 @@ from starlette.responses import JSONResponse, Response
 
 from ...core.spec import brief
 from ...generation.settings import Generation
-from ...runs.inference.run import Run
+from ...runs.tasks.classes import Classified
+from ...runs.tasks.prediction import Prediction
 from ..engine.continuation import Ending, Work
 from . import bodies
 from .bodies import Body
@@ -93,8 +96,9 @@ def _list(texts: Texts) -> list[str]:
     return [texts] if isinstance(texts, str) else texts
 
 
-def _tokens(run: Run, texts: Sequence[str]) -> int:
-    return sum(len(run.encode(text)) for text in texts)
+async def _tokens(served: Served, texts: Sequence[str]) -> int:
+    """The number of tokens of texts, counted beside the engine."""
+    return await asyncio.to_thread(lambda: sum(len(served.run.encode(text)) for text in texts))
 
 
 def _usage(tokens: int) -> dict[str, int]:
@@ -114,16 +118,14 @@ async def embeddings(request: Request) -> Response:
         raise ApiError(400, "input is ids, and texts are embedded here: their ids depend on the model", "input")
     texts = checked_texts([str(text) for text in given], models.limits, "input")
 
-    def job() -> dict[str, Any]:
-        vectors = _cut(served.run.embed_array(texts), asked.dimensions)
-        data = [
-            {"object": "embedding", "index": i, "embedding": _encoded(vector, asked.encoding_format)}
-            for i, vector in enumerate(vectors)
-        ]
-        usage = _usage(_tokens(served.run, texts))
-        return {"object": "list", "data": data, "model": served.name, "usage": usage}
-
-    return await _answer(request, models, job)
+    job = served.text_jobs.job("embed", texts, lambda some: list(served.run.embed_array(some)), by_head=False)
+    vectors = _cut(np.stack(await until_hung_up(request, models.results(job))), asked.dimensions)
+    data = [
+        {"object": "embedding", "index": i, "embedding": _encoded(vector, asked.encoding_format)}
+        for i, vector in enumerate(vectors)
+    ]
+    usage = _usage(await _tokens(served, texts))
+    return JSONResponse({"object": "list", "data": data, "model": served.name, "usage": usage})
 
 
 def _cut(vectors: NDArray[np.float32], dimensions: int | None) -> NDArray[np.float32]:
@@ -148,18 +150,28 @@ async def rerank(request: Request) -> Response:
     documents = [each if isinstance(each, str) else str(each.get("text", "")) for each in asked.documents]
     checked_texts([asked.query, *checked_texts(documents, models.limits, "documents")][:1], models.limits, "query")
 
-    def job() -> dict[str, Any]:
-        scores = served.run.similarity([asked.query] * len(documents), documents)
-        best = sorted(range(len(documents)), key=lambda i: -scores[i])[: asked.top_n]
-        results = [
-            {"index": i, "relevance_score": scores[i]}
-            | ({"document": {"text": documents[i]}} if asked.return_documents else {})
-            for i in best
-        ]
-        usage = {"total_tokens": _tokens(served.run, [asked.query, *documents])}
-        return {"model": served.name, "results": results, "usage": usage}
+    scores = await _similarities(request, models, served, [(asked.query, document) for document in documents])
+    best = sorted(range(len(documents)), key=lambda i: -scores[i])[: asked.top_n]
+    results = [
+        {"index": i, "relevance_score": scores[i]}
+        | ({"document": {"text": documents[i]}} if asked.return_documents else {})
+        for i in best
+    ]
+    usage = {"total_tokens": await _tokens(served, [asked.query, *documents])}
+    return JSONResponse({"model": served.name, "results": results, "usage": usage})
 
-    return await _answer(request, models, job)
+
+async def _similarities(
+    request: Request, models: Models, served: Served, pairs: Sequence[tuple[str, str]]
+) -> Sequence[float]:
+    """The score of each pair of texts: a head's, or that of two embeddings."""
+    run = served.run
+
+    def compute(some: Sequence[tuple[str, str]]) -> list[float]:
+        return run.similarity([a for a, _ in some], [b for _, b in some])
+
+    job = served.text_jobs.job("similarity", pairs, compute, by_head=run.model.spec.head is not None)
+    return await until_hung_up(request, models.results(job))
 
 
 async def scores(request: Request) -> Response:
@@ -172,17 +184,10 @@ async def scores(request: Request) -> Response:
     if len(first) != len(second):
         raise ApiError(400, f"text_1 has {len(first)} texts and text_2 has {len(second)}; give one text_1, or as many")
 
-    def job() -> dict[str, Any]:
-        found = served.run.similarity(first, second)
-        data = [{"object": "score", "index": i, "score": score} for i, score in enumerate(found)]
-        return {
-            "object": "list",
-            "data": data,
-            "model": served.name,
-            "usage": _usage(_tokens(served.run, first + second)),
-        }
-
-    return await _answer(request, models, job)
+    found = await _similarities(request, models, served, list(zip(first, second, strict=True)))
+    data = [{"object": "score", "index": i, "score": score} for i, score in enumerate(found)]
+    usage = _usage(await _tokens(served, first + second))
+    return JSONResponse({"object": "list", "data": data, "model": served.name, "usage": usage})
 
 
 async def translate(request: Request) -> Response:
@@ -227,12 +232,20 @@ async def classify(request: Request) -> Response:
     texts = checked_texts(_list(asked.input), models.limits, "input")
     pairs = None if asked.pairs is None else checked_texts(_list(asked.pairs), models.limits, "pairs")
 
-    def job() -> dict[str, Any]:
-        found = served.run.classify(texts, pairs) if pairs is not None else served.run.classify(texts)
-        data = [{"index": i, "label": one.label, "probabilities": one.probabilities} for i, one in enumerate(found)]
-        return {"object": "list", "data": data, "model": served.name, "usage": _usage(_tokens(served.run, texts))}
+    def compute(some: Sequence[tuple[str, ...]]) -> list[Classified]:
+        return served.run.classify(*([row[side] for row in some] for side in range(len(some[0]))))
 
-    return await _answer(request, models, job)
+    if pairs is not None and len(pairs) != len(texts):
+        raise ApiError(
+            400, f"input has {len(texts)} texts and pairs has {len(pairs)}; give one pair for each text", "pairs"
+        )
+    rows: list[tuple[str, ...]] = [(text,) for text in texts] if pairs is None else list(zip(texts, pairs, strict=True))
+    found = await until_hung_up(
+        request, models.results(served.text_jobs.job(("classify", pairs is None), rows, compute))
+    )
+    data = [{"index": i, "label": one.label, "probabilities": one.probabilities} for i, one in enumerate(found)]
+    usage = _usage(await _tokens(served, texts))
+    return JSONResponse({"object": "list", "data": data, "model": served.name, "usage": usage})
 
 
 async def predict(request: Request) -> Response:
@@ -254,12 +267,13 @@ async def predict(request: Request) -> Response:
     if unknown:
         raise ApiError(400, f"options has {brief(min(unknown))}; a request may give threshold and seed", "options")
 
-    def job() -> dict[str, Any]:
-        found = served.run.predict(inputs, **asked.options)
-        data = [{"index": i, "text": one.text, **one.fields} for i, one in enumerate(found)]
-        return {"object": "list", "data": data, "model": served.name}
+    def compute(some: Sequence[str | tuple[str, ...]]) -> list[Prediction]:
+        return served.run.predict(some, **asked.options)
 
-    return await _answer(request, models, job)
+    job = served.text_jobs.job(("predict", json.dumps(asked.options, sort_keys=True)), inputs, compute)
+    found = await until_hung_up(request, models.results(job))
+    data = [{"index": i, "text": one.text, **one.fields} for i, one in enumerate(found)]
+    return JSONResponse({"object": "list", "data": data, "model": served.name})
 
 
 async def log_likelihood(request: Request) -> Response:

@@ -27,7 +27,7 @@ def _most_in_bf16() -> int:
     return 4 if any(getattr(torch.cpu, name, bool)() for name in units) else 256
 
 
-ANY, FEW = range(2)  # the source's `Order`
+ANY, FEW, PANELS = range(3)  # the source's `Order`
 
 
 class _Order(threading.local):
@@ -40,9 +40,10 @@ ORDER = _Order()
 
 @contextmanager
 def in_one_order(order: int) -> Iterator[None]:
-    """Add up sums in one order for any number of rows inside: that of `FEW` rows.
+    """Add up sums in one order for any number of rows inside: that of `FEW` rows, or of many, which are read in `PANELS`.
 
     A row's product is then the same to the bit whatever other rows there are. By default the order is the fastest one.
+    Panels are for matrices in fp32, in bf16 and in 8 bits; `layers.is_by_panels` tells.
     """
     before, ORDER.now = ORDER.now, order
     try:

@@ -23,7 +23,7 @@ from ...kernels.cpu.few_queries import is_readable
 from ...kernels.native import encoding as native
 from ...kernels.native.decoding import placed
 from ...kernels.native.layers import CROSS, FEED_FORWARD, OWN, is_by_panels
-from ...kernels.native.products import FULL
+from ...kernels.native.products import FULL, ORDER, PANELS
 from ...kernels.native.structures import LayerStruct, Strides
 from ...kv_cache.cache import Cache
 from ...kv_cache.full import KeyValueState
@@ -46,7 +46,9 @@ def fused_encoding(
     cache: Cache | None = None,
 ) -> Float[Tensor, "B T M"] | None:
     """The output after the first `count` layers and the norm, 0 at padding; None if the modules have to run."""
-    if x.device.type != "cpu" or x.dtype not in _DTYPES or x.shape[0] * x.shape[1] < native.LEAST_TOKENS:
+    if x.device.type != "cpu" or x.dtype not in _DTYPES:
+        return None
+    if x.shape[0] * x.shape[1] < native.LEAST_TOKENS and ORDER.now != PANELS:
         return None
     if torch.is_grad_enabled() or stack.training or tap.recording() or not is_readable(x) or any(_GLOBAL_HOOKS):
         return None
@@ -60,6 +62,15 @@ def fused_encoding(
     if not isinstance(about.encoding, FusedEncoding):
         about.encoding = FusedEncoding(stack, about)
     return about.encoding(x, layout, runs, count, cache)
+
+
+def encodes_in_panels(stack: LayerStack, dtype: torch.dtype) -> bool:
+    """Whether the kernels run a stack over whole sequences on this CPU. In the order `PANELS` a sequence then gets the same
+    numbers, to the bit, in any batch."""
+    if dtype not in _DTYPES or not native.ready(dtype):
+        return False
+    about = description_of(stack)
+    return FusedEncoding(stack, about).fits
 
 
 class FusedEncoding:

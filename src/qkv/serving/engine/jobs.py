@@ -1,0 +1,103 @@
+"""Jobs of the engine that are no decoding; like jobs that wait at the same time are computed as one batch."""
+
+from __future__ import annotations
+
+import warnings
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+MOST_JOINED = 128
+"""Inputs of a batch of several jobs."""
+MOST_CHARACTERS = 1 << 15
+"""Characters of such a batch, so decoding doesn't wait long for it."""
+
+
+@dataclass(eq=False)
+class Job(Generic[Item, Result]):
+    """Something to compute: `compute` gives a result for each of the inputs.
+
+    kind: jobs of one kind have the same `compute` and can be joined; None for a job that is computed by itself.
+    """
+
+    compute: Callable[[Sequence[Item]], Sequence[Result]]
+    inputs: Sequence[Item]
+    kind: Hashable | None = None
+    future: Future[Sequence[Result]] = field(default_factory=Future)
+
+    @property
+    def characters(self) -> int:
+        return sum(len(str(each)) for each in self.inputs)
+
+    def run(self) -> None:
+        try:
+            self.future.set_result(_quietly(self.compute, self.inputs))
+        except BaseException as error:
+            self.future.set_exception(error)
+
+
+def alone(work: Callable[[], Result]) -> Job[None, Result]:
+    """A job that is computed by itself, with one result."""
+    return Job(lambda _: [work()], [None])
+
+
+class Jobs:
+    """The jobs that wait, in order. It isn't locked: the engine does that."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Job] = deque()  # type: ignore[type-arg]
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, job: Job[Item, Result]) -> None:
+        self._waiting.append(job)
+
+    def take(self) -> list[Job]:  # type: ignore[type-arg]
+        """Remove and return the oldest job and those that can be joined to it. Cancelled ones are dropped."""
+        taken: list[Job] = []  # type: ignore[type-arg]
+        inputs = characters = 0
+        kept: deque[Job] = deque()  # type: ignore[type-arg]
+        while self._waiting:
+            job = self._waiting.popleft()
+            size = job.characters
+            alike = not taken or (job.kind is not None and job.kind == taken[0].kind)
+            if taken and not (
+                alike and inputs + len(job.inputs) <= MOST_JOINED and characters + size <= MOST_CHARACTERS
+            ):
+                kept.append(job)
+            elif job.future.set_running_or_notify_cancel():
+                taken.append(job)
+                inputs, characters = inputs + len(job.inputs), characters + size
+                if job.kind is None:
+                    break
+        self._waiting.extendleft(reversed(kept))
+        return taken
+
+
+def run_together(jobs: Sequence[Job]) -> None:  # type: ignore[type-arg]
+    """Compute some jobs of one kind as one batch. If that fails, each is computed by itself, so none harms another."""
+    if len(jobs) > 1:
+        try:
+            results = _quietly(jobs[0].compute, [each for job in jobs for each in job.inputs])
+        except Exception:
+            results = None
+        if results is not None:
+            start = 0
+            for job in jobs:
+                job.future.set_result(results[start : start + len(job.inputs)])
+                start += len(job.inputs)
+            return
+    for job in jobs:
+        job.run()
+
+
+def _quietly(compute: Callable[[Sequence[Item]], Sequence[Result]], inputs: Sequence[Item]) -> Sequence[Result]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they quote the words of requests, which belong in no log
+        return compute(inputs)

@@ -1,0 +1,73 @@
+"""A model that reads whole texts for many requests: which of their batches change no number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from ...nn.kernels.native.products import ANY, PANELS, in_one_order
+from ...nn.models.fused_step.encoding import encodes_in_panels
+from ...nn.models.heads.sequence import SequenceClassifier
+from ...nn.models.heads.text import Span, TokenClassifier
+from ...nn.models.transformer import TransformerModel
+from ...runs.inference.loaded import LoadedModel
+from .jobs import Job
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class TextJobs:
+    """Makes jobs from texts that are read whole; texts of several requests become one batch.
+
+    By default only where a text gets the same numbers, to the bit, in any batch: if `encodes_in_panels` serves the model's
+    stack, with products in the order of panels. Heads have to treat each text by itself too; one that takes the mean of
+    hidden states doesn't, because the order of its sum depends on the padding. All other jobs are computed by themselves.
+    With `fast` all are joined, and products are as fast as they can be.
+    """
+
+    def __init__(self, run: LoadedModel, name: str, fast: bool = False) -> None:
+        self.name, self.fast = name, fast
+        self.joins_states, self.joins_heads = _exact_states(run.model), _exact_heads(run.model)
+
+    def job(
+        self,
+        kind: Hashable,
+        inputs: Sequence[Item],
+        compute: Callable[[Sequence[Item]], Sequence[Result]],
+        by_head: bool = True,
+    ) -> Job[Item, Result]:
+        """A job for the engine. `by_head`: whether the model's head computes its results."""
+        exact = self.joins_heads if by_head else self.joins_states
+
+        def ordered(some: Sequence[Item]) -> Sequence[Result]:
+            with in_one_order(PANELS if exact and not self.fast else ANY):
+                return compute(some)
+
+        return Job(ordered, inputs, (self.name, kind) if exact or self.fast else None)
+
+
+def _exact_states(model: Any) -> bool:
+    """Whether hidden states of a text, those of the encoder if there is one, are the same in any batch."""
+    if not isinstance(model, TransformerModel) or model.device.type != "cpu" or model.training:
+        return False
+    stack: Any = model.encoder if model.encoder is not None else model.decoder
+    return encodes_in_panels(stack, model.dtype) and _has_plain_products(stack.embedding)
+
+
+def _exact_heads(model: Any) -> bool:
+    if not _exact_states(model) or model.is_encoder_decoder:
+        return False
+    head = model.spec.head
+    if isinstance(head, SequenceClassifier):
+        return head.pool != "mean" and _has_plain_products(model.head)
+    return isinstance(head, TokenClassifier | Span) and _has_plain_products(model.head)
+
+
+def _has_plain_products(module: nn.Module) -> bool:
+    """Whether all matrices are in fp32, of which panels take any."""
+    matrices = (each.weight for each in module.modules() if isinstance(each, nn.Linear))
+    return all(isinstance(each, torch.Tensor) and each.dtype == torch.float32 for each in matrices)
