@@ -420,6 +420,14 @@ CASES: dict[str, Case] = {
     "camembert-bare": Case("CamembertModel", XLM_R, does="read", outputs="", slow=True),
     "mpnet": Case("MPNetForMaskedLM", SIZES, does="read"),
     "mpnet-bare": Case("MPNetModel", {**SIZES, "hidden_act": "gelu_new"}, does="read", outputs="", slow=True),
+    "nomic-bert": Case("NomicBertForMaskedLM", SIZES, does="read", types=True),
+    "nomic-bert-bare": Case(
+        "NomicBertModel",
+        {**SIZES, "head_dim": 6, "hidden_act": "gelu", **rope("dynamic")},
+        does="read",
+        outputs="",
+        slow=True,
+    ),
     "esm": Case(
         "EsmForMaskedLM",
         {**ESM, "position_embedding_type": "rotary", "token_dropout": True},

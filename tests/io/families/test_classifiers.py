@@ -105,6 +105,7 @@ CASES: dict[str, Case] = {
     "xlm-roberta": reader("XLMRoberta", XLM_R, slow=True),
     "camembert": reader("Camembert", XLM_R, slow=True),
     "mpnet": reader("MPNet", SIZES, slow=True),
+    "nomic-bert": reader("NomicBert", SIZES, types=True, slow=True),
     "esm": reader("Esm", {**ESM, "position_embedding_type": "rotary"}, slow=True, renamed=ESMS_NAMES),
     "opt": decoder("OPT", OPT, slow=True),
     "gptj": decoder("GPTJ", GPTJ, slow=True),

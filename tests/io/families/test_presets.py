@@ -166,6 +166,8 @@ COUNTS = {
     "camembert-base": 110_655_493,
     "camembert-large": 336_695_557,
     "mpnet-base": 109_518_527,
+    "nomic-bert": 137_354_304,
+    "nomic-embed-text": 136_731_648,
     "esm2-8m": 7_512_353,
     "esm2-35m": 33_501_153,
     "esm2-150m": 148_139_553,

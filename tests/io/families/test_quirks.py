@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from hub_cases import BLOOM, MPT, transformers
+from hub_cases import BLOOM, MPT, SIZES, transformers
 
 import qkv
 from qkv.io.families import FAMILIES
@@ -85,3 +88,69 @@ def test_slices_without_biases_are_refused(tmp_path: Path) -> None:
             torch.testing.assert_close(
                 load(tmp_path, device="cpu").model(ids), theirs(ids).logits, rtol=1e-4, atol=1e-4
             )
+
+
+PUBLISHED = {
+    "model_type": "nomic_bert",
+    "architectures": ["NomicBertForPreTraining"],
+    "auto_map": {"AutoModel": "modeling_hf_nomic_bert.NomicBertModel"},
+    "activation_function": "swiglu",
+    "attn_pdrop": 0.0,
+    "causal": False,
+    "mlp_fc1_bias": False,
+    "n_embd": 32,
+    "n_head": 4,
+    "n_inner": 48,
+    "n_layer": 2,
+    "n_positions": 64,
+    "layer_norm_epsilon": 1e-12,
+    "max_trained_positions": 16,
+    "pad_vocab_size_multiple": 64,
+    "prenorm": False,
+    "qkv_proj_bias": False,
+    "rotary_emb_base": 1000,
+    "rotary_emb_fraction": 1.0,
+    "rotary_emb_interleaved": False,
+    "rotary_emb_scale_base": None,
+    "rotary_scaling_factor": 2,
+    "type_vocab_size": 2,
+    "use_flash_attn": True,
+    "vocab_size": 97,
+}
+"""The configuration of nomic-embed-text-v1 at a tiny size."""
+
+
+@torch.no_grad()
+def test_a_published_nomic_bert_has_the_keys_of_gpt_2(tmp_path: Path) -> None:
+    """transformers ignores these keys; its model with the sizes that they say is ours."""
+    rope = {"rope_type": "dynamic", "rope_theta": 1000.0, "factor": 2.0}
+    config = transformers.NomicBertConfig(**{**SIZES, "max_position_embeddings": 16}, rope_parameters=rope)
+    torch.manual_seed(6)
+    theirs = transformers.NomicBertForMaskedLM._from_config(config, attn_implementation="eager").eval()
+    theirs.save_pretrained(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    named = {name.replace("nomic_bert.", "bert."): tensor for name, tensor in tensors.items()}
+    save_file(named, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(PUBLISHED))
+    run = load(tmp_path, device="cpu")
+    for length in (9, 30):  # the second is longer than the trained context
+        ids = torch.arange(6, 6 + length)[None]
+        torch.testing.assert_close(run.model(ids), theirs(ids).logits, rtol=1e-5, atol=1e-5)
+    again = run.save(tmp_path / "again", to="hub")
+    kept = json.loads((again / "config.json").read_text())
+    assert {key: kept[key] for key in PUBLISHED} == {**PUBLISHED, "architectures": ["NomicBertForMaskedLM"]}
+    assert load(again, device="cpu").model.spec == run.model.spec
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        ({"activation_function": "gelu"}, "activation_function 'gelu' is not built here"),
+        ({"qkv_proj_bias": True}, "qkv_proj_bias=True is not built here"),
+        ({"rotary_emb_fraction": 0.5}, "rotates whole heads"),
+        ({"prenorm": True}, "prenorm=True is not built here"),
+    ],
+)
+def test_other_layers_of_nomic_bert_are_refused(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        FAMILIES["nomic_bert"].spec({**PUBLISHED, **change})

@@ -46,6 +46,15 @@ def mpnet(draw: random.Random) -> dict[str, Any]:
     return {key: value for key, value in encoder(draw).items() if key != "type_vocab_size"}
 
 
+def nomic_bert(draw: random.Random) -> dict[str, Any]:
+    return encoder(draw) | {
+        **sizes(draw, even=True),
+        "pad_token_id": PAD,
+        "head_dim": draw.choice((None, 4, 6, 14)),
+        "rope_parameters": rope(draw),
+    }
+
+
 def esm(draw: random.Random) -> dict[str, Any]:
     return mpnet(draw) | {
         **sizes(draw, even=True),
@@ -183,6 +192,7 @@ FAMILIES: dict[str, tuple[str, Draw, dict[str, Any]]] = {
     "xlm-roberta": ("XLMRobertaForMaskedLM", encoder, {"does": "read"}),
     "camembert": ("CamembertForMaskedLM", encoder, {"does": "read"}),
     "mpnet": ("MPNetForMaskedLM", mpnet, {"does": "read"}),
+    "nomic-bert": ("NomicBertForMaskedLM", nomic_bert, {"does": "read"}),
     "esm": ("EsmForMaskedLM", esm, {"does": "read", "renamed": ESMS_NAMES}),
     "opt": ("OPTForCausalLM", opt, {}),
     "gptj": ("GPTJForCausalLM", gptj, {}),

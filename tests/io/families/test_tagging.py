@@ -94,6 +94,7 @@ CASES = {
     "xlm-roberta": case("XLMRoberta", XLM_R, slow=True),
     "camembert": case("Camembert", XLM_R, slow=True),
     "mpnet": case("MPNet", SIZES, slow=True),
+    "nomic-bert": case("NomicBert", {**SIZES, "hidden_dropout_prob": 0.1}, types=True, slow=True),
     "esm": case("Esm", {**ESM, "hidden_dropout_prob": 0.1}, slow=True, renamed=ESMS_NAMES),
     "gemma": case("Gemma", {**GROUPED, "head_dim": 8}, "continue", slow=True),
     "ministral3": case("Ministral3", {**GROUPED, "head_dim": 8, **TEMPERED}, "continue", slow=True),

@@ -65,6 +65,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "modernbert": ("modernbert",),
     "roberta": ("roberta", "xlm-roberta", "camembert"),
     "mpnet": ("mpnet",),
+    "nomic_bert": ("nomic_bert",),
     "esm": ("esm",),
     "distilbert": ("distilbert",),
     "electra": ("electra",),

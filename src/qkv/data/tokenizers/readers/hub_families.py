@@ -50,7 +50,8 @@ _ROBERTA = {**_SLASHED, "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
 _CLS_SEP_MASK = {"cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 
 _BERT_CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")
-BERT = TokenizerFamily("bert", "vocab.txt", _BERT_CLASSES, ("bert", "distilbert", "electra"), _BRACKETS, "cls-sep")
+_BERT_MODELS = ("bert", "distilbert", "electra", "nomic_bert")
+BERT = TokenizerFamily("bert", "vocab.txt", _BERT_CLASSES, _BERT_MODELS, _BRACKETS, "cls-sep")
 
 MPNET = TokenizerFamily(
     "mpnet", "vocab.txt", ("MPNetTokenizer",), ("mpnet",), {**_ROBERTA, "unk": "[UNK]"}, "roberta", eats_space=True
