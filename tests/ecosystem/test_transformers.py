@@ -238,6 +238,35 @@ def test_what_convert_writes_for_the_hub_is_read_by_auto_classes_alone(name: str
     assert qkv.load(tmp_path / "hub").generate(text, max_new_tokens=6) == run.generate(text, max_new_tokens=6)
 
 
+@pytest.mark.parametrize("template", [None, "[BOS] $A", "[BOS] $A [EOS]"])
+@pytest.mark.parametrize("kind", ["reads", "continues"])
+@pytest.mark.filterwarnings("ignore:.*is saved under the model type")
+def test_texts_of_what_transformers_wrote_have_the_tokens_of_its_tokenizer(
+    kind: str, template: str | None, tmp_path: Path
+) -> None:
+    import transformers
+    from tokenizers.processors import TemplateProcessing
+
+    from qkv.transformers import QkvConfig
+
+    spec = bert(decoder=None, head=None) if kind == "reads" else llama(decoder__position=qkv.ALiBi())
+    auto = transformers.AutoModel if kind == "reads" else transformers.AutoModelForCausalLM
+    auto.from_config(QkvConfig(spec=spec)).eval().save_pretrained(tmp_path)
+    tokenizer = words()
+    if template:
+        special = [(token, tokenizer.convert_tokens_to_ids(token)) for token in ("[BOS]", "[EOS]")]
+        tokenizer.backend_tokenizer.post_processor = TemplateProcessing(template, special_tokens=special)
+    tokenizer.save_pretrained(tmp_path)
+    run = qkv.load(tmp_path, "cpu")
+    assert run.encode("w1 w2") == tokenizer("w1 w2")["input_ids"]
+    if kind == "reads":
+        pipe = transformers.pipeline("feature-extraction", str(tmp_path), tokenizer=tokenizer)
+        states = torch.tensor(pipe("w1 w2")[0])
+        torch.testing.assert_close(run.embed(["w1 w2"], pooling="none")[0], states, rtol=1e-5, atol=1e-5)
+    again = qkv.load(run.save(tmp_path / "again"), "cpu")
+    assert again.encode("w1 w2") == run.encode("w1 w2")
+
+
 def test_classes_with_names_are_read_by_auto_classes_alone(tmp_path: Path) -> None:
     import transformers
     from made_tokenizers import made

@@ -87,12 +87,7 @@ def check(folder: Path, allow_pickle: bool = False) -> Checked:
     Raises ValueError in one sentence if a key, a class or a tensor is not known, missing or of a wrong shape.
     """
     config = _config(folder)
-    try:
-        family = read_family(config, folder / CONFIG)
-    except ValueError as error:
-        from ..families.nearest_family import advice  # imported here: it compares with every family
-
-        raise ValueError(f"{error}{advice(config, folder)}") from None
+    family = _family(config, folder)
     weights = _opened(folder, config, allow_pickle)
     fit = _fitting(family, config, weights, folder)
     model = fit.model
@@ -112,7 +107,17 @@ def origin(folder: Path, spec: ModelSpec) -> Origin:
 def spec(folder: Path) -> ModelSpec:
     """The spec of the model in a directory of the Hub, by its configuration and the headers of its weights."""
     config = _config(folder)
-    return _fitting(read_family(config, folder / CONFIG), config, _opened(folder, config), folder).model.spec
+    return _fitting(_family(config, folder), config, _opened(folder, config), folder).model.spec
+
+
+def _family(config: Mapping[str, Any], folder: Path) -> Family[Any]:
+    """The family of a directory. The error for an unknown model type names the family whose tensors are nearest."""
+    try:
+        return read_family(config, folder / CONFIG)
+    except ValueError as error:
+        from ..families.nearest_family import advice  # imported here: it compares with every family
+
+        raise ValueError(f"{error}{advice(config, folder)}") from None
 
 
 def _opened(folder: Path, config: Mapping[str, Any], allow_pickle: bool = False) -> WeightFiles:

@@ -20,7 +20,7 @@ from ..hub import generation as generation_file
 from ..hub.generation import Config, Ids
 from ..hub.quantized.config import KEY
 from ..hub.values import Maybe, ObjectKind
-from .layout import ORIGIN, read_json, write_json
+from .layout import CONFIG, GENERATION, ORIGIN, read_json, write_json
 
 M = TypeVar("M", bound=ModelSpec)
 MODEL_TYPE = "qkv"  # of what only qkv knows
@@ -96,12 +96,22 @@ def keep(folder: Path, origin: Origin) -> None:
 
 
 def kept(folder: Path, spec: ModelSpec) -> Origin | None:
-    """What `keep` recorded in a directory; None if there is no record. Raises ValueError if it is damaged."""
+    """What `keep` recorded in a directory, or what a directory says that transformers wrote (`qkv.transformers`), whose
+    tokenizer adds its own special tokens; None for another. Raises ValueError if it is damaged."""
     path = folder / ORIGIN
     if not path.is_file():
-        return None
+        return _of_transformers(folder, spec)
     said = read_json(path)
     ObjectKind(most=2).check(said, str(path))
     ObjectKind(most=4096).check(said.get("config"), f"{path}: config")
     Maybe(ObjectKind(most=4096)).check(said.get("generation"), f"{path}: generation")
     return Origin.of(said["config"], said.get("generation"), spec, path, path)
+
+
+def _of_transformers(folder: Path, spec: ModelSpec) -> Origin | None:
+    """What a directory of the model type `qkv` says if transformers wrote it, which knows no tasks; None if qkv did."""
+    config = read_json(folder / CONFIG)
+    if "transformers_version" not in config or "task" in config:
+        return None
+    path = folder / GENERATION
+    return Origin.of(config, read_json(path) if path.is_file() else None, spec, folder / CONFIG, path)

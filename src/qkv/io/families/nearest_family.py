@@ -32,8 +32,12 @@ def advice(config: Mapping[str, Any], folder: Path) -> str:
     names = {re.sub(r"\d+", "0", name) for name in shapes}  # of one layer
     candidates = [one for family in FAMILIES.values() for one in _named_alike(family, config, names)]
     candidates.sort(key=lambda one: -one[0])
-    found = [(_equal(table, spec, shapes), family, spec) for _, family, table, spec in candidates[:TRIED]]
-    count, family, spec = max(found, key=lambda one: one[0], default=(0, None, None))
+    count, family, spec = 0, None, None
+    for _, other, table, made in candidates[:TRIED]:
+        if (equal := _equal(table, made, shapes)) > count:
+            count, family, spec = equal, other, made
+        if count == len(shapes):
+            break  # no other has more; building a deep model for its shapes takes half a second
     if family is None or not shapes or count < LEAST * len(shapes):
         return ""
     known = {*family.claimed, *family.harmless, *family.labels.keys, *BOOKKEEPING}

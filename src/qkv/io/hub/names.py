@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import torch
 from torch import Tensor, nn
@@ -218,6 +218,7 @@ def _alternatives(pattern: str) -> tuple[str, ...]:
     return tuple(before + choice + after for choice in inside.split(","))
 
 
+@lru_cache(maxsize=4096)  # a table's patterns are tried on every name
 def _regex(pattern: str) -> re.Pattern[str]:
     parts = re.split(r"(\{\w\}|\*)", pattern)
     spelled = ["(?P<rest>.+)" if p == "*" else rf"(?P<{p[1]}>\d+)" if p[:1] == "{" else re.escape(p) for p in parts]
