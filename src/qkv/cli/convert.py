@@ -71,10 +71,25 @@ def _gguf(run: Run, target: Path, settings: Settings) -> str:
             tokenizer=run.tokenizer,
             task=run.task,
             origin=run.origin,
+            pooling=_pooling(run),
             name=Path(run.name).resolve().stem,
             advance=advance,
         )
     return f"{target}: {run.model.spec.n_parameters:,} parameters, {target.stat().st_size:,} bytes"
+
+
+def _pooling(run: Run) -> str | None:
+    """How sentence-transformers' files beside an encoder pool its states. Warns about modules after pooling."""
+    from ..io.directories import sentence_transformers
+
+    settings = None if run.path is None else sentence_transformers.read(run.path, run.allow_pickle)
+    if settings is None:
+        return None
+    left = [module.kind for module in settings.modules if module.kind != "Normalize"]
+    if len(settings.poolings) > 1 or left:
+        what = f"the modules {', '.join(left)}" if left else f"the poolings {', '.join(settings.poolings)} together"
+        raise ValueError(f"GGUF has no way to say {what} of {run.name}; --to hub keeps them")
+    return settings.poolings[0]
 
 
 def _onnx(run: Run, target: Path, settings: Settings) -> str:

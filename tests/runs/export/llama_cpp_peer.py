@@ -1,7 +1,8 @@
 """Continue texts greedily in llama.cpp, for `test_llama_cpp.py`: run by a Python that has llama-cpp-python, or cyllama.
 
 Reads jobs as JSON, [{"file": …, "text": …, "new": …}], from standard input and prints for each the tokens of the text,
-the new ones, and the logits after the text (null if the peer gives none). A text may be a list of ids.
+the new ones, and the logits after the text (null if the peer gives none). A text may be a list of ids. With "embed" in place
+of "text", it prints the tokens and the vector of a text.
 """
 
 from __future__ import annotations
@@ -49,7 +50,18 @@ def with_cyllama(path: str, length: int) -> tuple[Callable[[str], Ids], Callable
     return lambda text: list(model.get_vocab().tokenize(text, add_special=True, parse_special=False)), step
 
 
+def embedded(job: dict[str, Any]) -> dict[str, Any]:
+    """The tokens and the vector of a text, by an encoder."""
+    from llama_cpp import Llama
+
+    llm = Llama(job["file"], embedding=True, n_ctx=64, n_threads=1, n_threads_batch=1, verbose=False)
+    tokens = llm.tokenize(job["embed"].encode(), add_bos=True, special=False)
+    return {"tokens": tokens, "vector": llm.embed(job["embed"], normalize=False)}
+
+
 def answer(job: dict[str, Any], peer: Any) -> dict[str, Any]:
+    if "embed" in job:
+        return embedded(job)
     text = job["text"]
     tokenize, step = peer(job["file"], 64)
     ids = tokenize(text) if isinstance(text, str) else list(text)

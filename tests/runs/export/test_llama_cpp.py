@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 import torch
+from encoder_folders import KINDS, encoder
+from encoder_folders import TEXTS as WORDS
 from gguf_models import CASES, made, origin_of, pieces, trained
 
 from qkv.io.directories.build import build
@@ -139,3 +141,16 @@ def test_texts_become_the_same_tokens(kind: str, tmp_path: Path) -> None:
     answers = ask([{"file": str(path), "text": text, "new": 0} for text in TEXTS])
     for text, answer in zip(TEXTS, answers, strict=True):
         assert answer["tokens"] == run.encode(text) == [words.bos_id, *words.encode(text)], text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.filterwarnings("ignore:GGUF holds encoders for embeddings")
+def test_encoders_embed_alike(kind: str, tmp_path: Path) -> None:
+    run = load(encoder(kind, tmp_path / "hub"), "cpu")
+    path = tmp_path / "m.gguf"
+    save(run.model, path, "f32", tokenizer=run.tokenizer, task="read", origin=run.origin, pooling="mean")
+    again = load(path, "cpu")
+    for text, answer in zip(WORDS, ask([{"file": str(path), "embed": text} for text in WORDS]), strict=True):
+        assert answer["tokens"] == run.encode(text), text
+        (vector,) = again.embed([text])
+        assert float((torch.tensor(answer["vector"]) - vector).norm() / vector.norm()) < 1e-3

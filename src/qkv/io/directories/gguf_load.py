@@ -15,6 +15,7 @@ from ..families import FAMILIES
 from ..hub import generation as generation_file
 from ..hub.gguf import container
 from ..hub.gguf.architectures import Architecture, of_file
+from ..hub.gguf.encoders import ENCODERS, with_pooling
 from ..hub.gguf.rope import FREQUENCIES, LONG, SHORT, with_factors
 from ..hub.gguf.tokenizers.read import read_tokenizer
 from ..hub.gguf.tokenizers.vocabulary import special_ids
@@ -39,7 +40,7 @@ def load(
     file = container.read(path)
     weights = GGUFWeights(file)
     config, architecture = _config(file, weights, path)
-    spec = _spec(config, path)
+    spec = _spec(config, path, file)
     check_depth(spec, weights, str(path))
     model = build(spec, device="meta")
     names = Names.of(architecture.rows(spec), model)
@@ -57,14 +58,14 @@ def weights_of(path: Path) -> str | None:
 def spec(path: Path) -> Transformer:
     """The spec of the model in a GGUF file."""
     file = container.read(path)
-    return _spec(_config(file, GGUFWeights(file), path)[0], path)
+    return _spec(_config(file, GGUFWeights(file), path)[0], path, file)
 
 
 def origin(path: Path) -> Origin:
     """What a GGUF file says besides its weights and its tokenizer."""
     file = container.read(path)
     config, _ = _config(file, GGUFWeights(file), path)
-    return _origin(config, _spec(config, path), path)
+    return _origin(config, _spec(config, path, file), path)
 
 
 def _origin(config: dict[str, Any], spec: Transformer, path: Path) -> Origin:
@@ -80,8 +81,7 @@ def _config(file: container.Tensors, weights: GGUFWeights, path: Path) -> tuple[
         raise ValueError(f"{path} holds no model: its general.type is {str(metadata['general.type'])[:80]!r}")
     if EMBEDDING not in weights.shapes or len(weights.shapes[EMBEDDING]) != 2:
         raise ValueError(f"{path} has no matrix {EMBEDDING!r}, so it is no language model that is read here")
-    prefix = f"{metadata.get(ARCHITECTURE)}."
-    inside = {key.removeprefix(prefix): value for key, value in metadata.items() if key.startswith(prefix)}
+    inside = _inside(file)
     architecture = _naming(path, lambda: of_file(metadata.get(ARCHITECTURE), inside))
     config = _naming(path, lambda: architecture.config(inside, weights.shapes, weights.shapes[EMBEDDING][0]))
     if architecture.tied is not None and OUTPUT in weights.shapes and weights.same(EMBEDDING, OUTPUT):
@@ -91,8 +91,18 @@ def _config(file: container.Tensors, weights: GGUFWeights, path: Path) -> tuple[
     return config | _naming(path, lambda: special_ids(metadata)), architecture
 
 
-def _spec(config: Mapping[str, Any], path: Path) -> Transformer:
-    return _naming(path, lambda: FAMILIES[config["model_type"]].spec(config))
+def _inside(file: container.Tensors) -> dict[str, Any]:
+    """The metadata of a file's architecture, without its name before each key."""
+    prefix = f"{file.metadata.get(ARCHITECTURE)}."
+    return {key.removeprefix(prefix): value for key, value in file.metadata.items() if key.startswith(prefix)}
+
+
+def _spec(config: Mapping[str, Any], path: Path, file: container.Tensors) -> Transformer:
+    family = FAMILIES[config["model_type"]]
+    if file.metadata[ARCHITECTURE] not in ENCODERS:
+        return _naming(path, lambda: family.spec(config))
+    bare = len(family.classes[family.class_of(config)].variants) - 1  # without a pooler
+    return _naming(path, lambda: with_pooling(family.spec(config, variant=bare), _inside(file)))
 
 
 def _naming(path: Path, make: Any) -> Any:

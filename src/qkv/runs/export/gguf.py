@@ -26,6 +26,7 @@ from ...io.hub.gguf.architectures import Architecture, of_model_type
 from ...io.hub.gguf.block_types import BY_NAME, BlockType, written_type
 from ...io.hub.gguf.blocks import quantize
 from ...io.hub.gguf.codes import bytes_of, type_of
+from ...io.hub.gguf.encoders import ENCODERS, TYPE_COUNT, bare_encoder, pooling_metadata
 from ...io.hub.gguf.rope import factor_tensors, with_factors
 from ...io.hub.gguf.tokenizers.write import tokenizer_metadata
 from ...io.hub.gguf.writer import Written, write
@@ -33,12 +34,15 @@ from ...io.hub.names import Names, StoredPlace
 from ...io.hub.quantized.stored import joined
 from ...io.hub.transforms import SAME
 from ...nn.layers.quantized import QuantizedMatrix, quantized
+from ...nn.models.heads.sequence import SentenceVector
 from ...nn.models.transformer import Transformer, TransformerModel
 from ...nn.quantization.formats import Packed
 
 F32 = BY_NAME["f32"]
 PLAIN_ROWS = ("ffn_gate_inp", "position_embd", "token_types", "attn_rel_b")
 """Matrices that llama.cpp reads in fp32 only, or that are too small to gain from less."""
+AS_BERT = ("roberta", "xlm-roberta", "camembert")
+"""Families whose encoders are BERT's without the rows before their first position."""
 OUTPUT, EMBEDDING = "output.weight", "token_embd.weight"
 
 
@@ -50,6 +54,7 @@ def save(
     tokenizer: Tokenizer | None = None,
     task: Use = "continue",
     origin: Origin | None = None,
+    pooling: str | None = None,
     name: str = "",
     advance: Callable[[float], None] = lambda share: None,
 ) -> Path:
@@ -58,6 +63,7 @@ def save(
     kind:    type of the matrices, such as "q8_0"; by default the model's dtype. Vectors stay in fp32, and so do matrices
              that llama.cpp wants so; the output of a model in 4 or 5 bits is q8_0. Matrices of a quantized model keep their
              codes, int8 as q8_0 and int4 as q4_0; only their scales are rounded, to fp16.
+    pooling: how the states of an encoder become a vector ("mean", "first" or "cls", "last"), if no head says it.
     advance: called with the share that is written.
 
     Raises ValueError in one sentence that names the part and the nearest thing that works.
@@ -68,13 +74,17 @@ def save(
     if not isinstance(model, TransformerModel):
         raise ValueError("GGUF holds Transformers, and this model is none; save it in qkv's own format with --to qkv")
     chosen = written_type(kind or str(model.dtype).removeprefix("torch.").replace("float", "f"))
-    model = in_hub_form(model, origin)
+    head, model = model.spec.head, bare_encoder(in_hub_form(model, origin))
     config, architecture, family = _described(model.spec, origin)
     metadata = architecture.metadata(config)
     _warn_of_windows(model.spec, metadata)
+    if architecture.name in ENCODERS:
+        metadata |= pooling_metadata(head.pool if isinstance(head, SentenceVector) else pooling)
     metadata = {f"{architecture.name}.{key}": value for key, value in metadata.items()}
     around = ([], []) if tokenizer is None else _around(tokenizer, task, origin)
     words = tokenizer_metadata(tokenizer, model.spec.vocab_size, around, architecture.name)
+    if architecture.name in ENCODERS:
+        words[TYPE_COUNT] = config["type_vocab_size"]
     tensors = list(_tensors(model, architecture, chosen, factor_tensors(config)))
     _check_read_back(architecture, family, metadata, config, tensors)
     general = {
@@ -97,7 +107,8 @@ def save(
 
 def _described(spec: Transformer, origin: Origin | None) -> tuple[dict[str, Any], Architecture, Family]:
     """The Hub's configuration of a model, and llama.cpp's architecture."""
-    family = family_of(spec, None if origin is None else origin.config.get("model_type"))
+    said = None if origin is None else origin.config.get("model_type")
+    family = family_of(spec, "bert" if said in AS_BERT else said)
     config = family.config(spec)
     architecture = of_model_type(family.model_type)
     cls = config["architectures"][0]

@@ -9,6 +9,7 @@ from typing import Any
 from ....core.spec import brief, nearest
 from ....nn.models.transformer import Transformer
 from ..family import Table
+from .encoders import RowsOf
 from .family_keys import BigCodeHeads, FalconShape, FourTimes, GemmaRopes, GGUFUnrotated, MPTAttention, QueryWidth
 from .keys import (
     TENSORS,
@@ -24,7 +25,7 @@ from .keys import (
     number,
 )
 from .rope import RopeKeys
-from .tensor_names import bloom, falcon, fused, gemma, halves, neighbors, phi3
+from .tensor_names import bert, bloom, falcon, fused, gemma, halves, neighbors, phi3
 from .windows import GGUFWindows
 
 
@@ -70,9 +71,11 @@ class Architecture:
         return config
 
     def config(self, metadata: Config, tensors: Mapping[str, Any], vocab_size: int) -> dict[str, Any]:
-        """The Hub's configuration of a file's metadata; `tensors` are the file's tensors by name."""
+        """The Hub's configuration of a file's metadata; `tensors` are the file's tensors or their
+        shapes by name."""
         config: dict[str, Any] = {"architectures": [self.hub_class], "model_type": self.model_type}
-        metadata = {**metadata, TENSORS: frozenset(tensors)}
+        shapes = {name: getattr(one, "shape", one) for name, one in tensors.items()}
+        metadata = {**metadata, TENSORS: shapes}
         for entry in self.entries:
             config |= entry.read(metadata)
         config["vocab_size"] = vocab_size
@@ -127,6 +130,13 @@ MIXTRAL = (
     Narrowed(),
 )
 GEMMA_ACT = Says("hidden_activation", (TANH, "gelu_new"), "feed-forward layers of Gemma use GELU by its tanh form")
+ENCODER: tuple[MetadataEntry, ...] = (
+    *SIZES,
+    Heads(kv_heads=None, head_dim=None),
+    number("attention.layer_norm_epsilon", "layer_norm_eps"),
+    RowsOf("type_vocab_size", "token_types.weight"),
+    ConstantMetadata({"attention.causal": False}),
+)
 ALL_SPARSE = Says("mlp_only_layers", ([], None), "layers of this family all have experts")
 SPARSE_STEP = Says("decoder_sparse_step", (1,), "layers of this family all have experts")
 
@@ -319,6 +329,21 @@ ARCHITECTURES: tuple[Architecture, ...] = (
             number("final_logit_softcapping", "final_logit_softcapping", optional=True),
         ),
         gemma,
+    ),
+    Architecture(
+        "bert", "bert", "BertModel", (*ENCODER, Says("hidden_act", ("gelu", "gelu_new", TANH), GELU)), bert, tied=None
+    ),
+    Architecture(
+        "nomic-bert",
+        "nomic_bert",
+        "NomicBertModel",
+        (
+            *ENCODER,
+            Says("hidden_act", ("silu", "swish"), "feed-forward layers of nomic-bert are gated by SiLU"),
+            RopeKeys(head_dim=None),
+        ),
+        bert,
+        tied=None,
     ),
 )
 

@@ -18,8 +18,8 @@ T = TypeVar("T")
 
 Config = Mapping[str, Any]
 Metadata = dict[str, Any]
-TENSORS = "the names of its tensors"
-"""Under this key, entries that read find the names of the file's tensors beside the metadata."""
+TENSORS = "the shapes of its tensors"
+"""Under this key, entries that read find the shapes of the file's tensors by name, beside the metadata."""
 
 
 class MetadataEntry(Protocol):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ....nn.attention.multi_head import Attention
 from ....nn.layers.moe import MixtureOfExperts
 from ....nn.models.transformer import Transformer
-from ..family import Table
+from ..family import Table, at
 from ..names import Row
 from ..transforms import Joined, Shaped, Stacked
 from .transforms import RotatedNeighbors, Shifted
@@ -107,3 +107,23 @@ def phi3(spec: Transformer) -> Table:
 def gemma(spec: Transformer) -> Table:
     """Norms hold 1 + g."""
     return tuple(Row(row.theirs, row.ours, Shifted(1.0)) if "norm" in row.ours else row for row in halves(spec))
+
+
+def bert(spec: Transformer) -> Table:
+    """BERT and Nomic BERT: norms after sublayers, segments; queries, keys and values apart or fused."""
+    layer, block = LAYER, "encoder.blocks.{i}"
+    fused = Row(f"{layer}.attn_qkv.*", f"{block}.attention.[q,k,v].*", Joined())
+    apart = Row(f"{layer}.attn_[q,k,v].*", f"{block}.attention.[q,k,v].*")
+    gated = bool(getattr(at(spec, "encoder.blocks.0.feedforward"), "gated", False))
+    return (
+        Row("token_embd.weight", "encoder.embedding.weight"),
+        Row("token_types.weight", "encoder.embedding.types"),
+        Row("token_embd_norm.*", "encoder.embedding.norm.*"),
+        Row("position_embd.weight", "encoder.position.weight"),
+        *((fused, apart) if gated else (apart, fused)),
+        Row(f"{layer}.attn_output.*", f"{block}.attention.out.*"),
+        Row(f"{layer}.attn_output_norm.*", f"{block}.norm.attention.*"),
+        Row(f"{layer}.ffn_[up,down].*", f"{block}.feedforward.[up,down].*"),
+        Row(f"{layer}.ffn_gate.*", f"{block}.feedforward.gate.*"),
+        Row(f"{layer}.layer_output_norm.*", f"{block}.norm.feedforward.*"),
+    )

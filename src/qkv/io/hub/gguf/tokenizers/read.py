@@ -10,10 +10,10 @@ from .....core.spec import nearest
 from .....data.tokenizers import tokenizer_json
 from .....data.tokenizers.tokenizer import Tokenizer
 from .....data.tokenizers.tokenizer_json import TokenizerExtra
-from . import byte_level_bpe, sentencepiece
+from . import byte_level_bpe, sentencepiece, wordpiece
 from .vocabulary import CHAT_TEMPLATE, MODEL, Type, read_roles, read_tokens
 
-KINDS: dict[str, Any] = {"gpt2": byte_level_bpe, "llama": sentencepiece, "t5": sentencepiece}
+KINDS: dict[str, Any] = {"gpt2": byte_level_bpe, "llama": sentencepiece, "t5": sentencepiece, "bert": wordpiece}
 SPECIAL = (Type.CONTROL, Type.UNKNOWN)
 
 
@@ -29,7 +29,9 @@ def read_tokenizer(metadata: Mapping[str, Any]) -> Tokenizer | None:
         raise ValueError(f"{MODEL} is {str(kind)[:80]!r}, which is not read here; {nearest(str(kind)[:80], KINDS)}")
     tokens, types = read_tokens(metadata)
     data = KINDS[kind].from_metadata(metadata, tokens)
-    roles = read_roles(metadata, len(tokens))
+    roles, ends = read_roles(metadata, len(tokens)), ("bos", "eos")
+    if kind == "bert":
+        roles, ends = wordpiece.own_roles(roles), ("cls", "sep")
     special = {i for i, kind in enumerate(types) if kind in SPECIAL} | set(roles.values())
     defined = {i for i, kind in enumerate(types) if kind == Type.USER_DEFINED} - special
     data["added_tokens"] = [
@@ -45,7 +47,9 @@ def read_tokenizer(metadata: Mapping[str, Any]) -> Tokenizer | None:
         for i in sorted(special | defined)
     ]
     before, after = KINDS[kind].around(metadata)
-    data["post_processor"] = _template(tokens, roles, before, after)
+    data["post_processor"] = _template(
+        tokens, [roles.get(role) if on else None for role, on in zip(ends, (before, after), strict=True)]
+    )
     template = metadata.get(CHAT_TEMPLATE)
     config = {"chat_template": template} if isinstance(template, str) else {}
     extra = TokenizerExtra({role: tokens[i] for role, i in roles.items()}, config=config)
@@ -53,9 +57,8 @@ def read_tokenizer(metadata: Mapping[str, Any]) -> Tokenizer | None:
     return Tokenizer(*tokenizer_json.parse(json.dumps({"version": "1.0", **data})))
 
 
-def _template(tokens: list[str], roles: Mapping[str, int], before: bool, after: bool) -> dict[str, Any] | None:
+def _template(tokens: list[str], ends: list[int | None]) -> dict[str, Any] | None:
     """The special tokens around a text, as a tokenizer.json says them."""
-    ends = [roles[role] if on and role in roles else None for role, on in (("bos", before), ("eos", after))]
     if ends == [None, None]:
         return None
 

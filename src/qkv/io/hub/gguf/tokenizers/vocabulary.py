@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Any
 
@@ -74,13 +74,17 @@ def tokens_and_types(tokenizer: Tokenizer, vocab_size: int) -> tuple[list[str], 
     return tokens, types
 
 
-def roles_metadata(tokenizer: Tokenizer) -> dict[str, Any]:
+Ids = Mapping[str, int | None]
+
+
+def roles_metadata(tokenizer: Tokenizer, of: Callable[[Ids], Ids] = lambda ids: ids) -> dict[str, Any]:
     """The ids of tokens with roles, and the chat template.
 
     llama.cpp takes a certain token, such as number 11, for a role that isn't said, so a beginning or an end that the
-    tokenizer lacks is said to be another control token. Raises ValueError if there is none.
+    tokenizer lacks is said to be another control token. `of` gives the roles for a kind of
+    tokenizer. Raises ValueError if there is no control token.
     """
-    ids = {role: getattr(tokenizer, f"{role}_id") for role in ROLES}
+    ids = dict(of({role: getattr(tokenizer, f"{role}_id") for role in ROLES}))
     spare = next((i for i in (ids["eos"], ids["bos"], ids["pad"], *tokenizer.controls.values()) if i is not None), None)
     if spare is None:
         raise ValueError(
