@@ -49,7 +49,7 @@ def encoder(
     }
     model = build(preset(PRESETS[kind], **sizes), seed=3).eval()
     for i, parameter in enumerate(model.parameters()):
-        parameter.data.add_(0.1 * ((i % 5) + 1) * parameter.data.cos())  # no two tensors alike
+        parameter.data.add_(0.02 * ((i % 5) + 1) * (parameter.data * 50 + i).cos())  # no two tensors alike
     Run(model, None, task="read").save(folder, to="hub")
     for file in words.iterdir():
         (folder / file.name).write_bytes(file.read_bytes())

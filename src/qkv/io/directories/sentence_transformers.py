@@ -7,6 +7,7 @@ normalizations. Any other module would change every vector, and is an error when
 from __future__ import annotations
 
 import shutil
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,6 +80,9 @@ FILES = (CONFIG, WEIGHTS)
 KEPT = ("Pooling", "Normalize", "Dropout")
 """Modules without weights, which a tuned model keeps."""
 
+OTHER_HEADS = ("sparse_linear.pt", "colbert_linear.pt")
+"""BGE-M3's weights for sparse vectors and for one vector per token."""
+
 SUPPORTED = ("Pooling", "Normalize", "Dense", "LayerNorm", "Dropout")
 
 
@@ -127,6 +131,7 @@ def read(folder: Path, allow_pickle: bool = False) -> SentenceSettings | None:
         raise ValueError(f"{folder / MODULES} lists the modules {brief(' → '.join(types))}; {_SUPPORTED}")
     reading = _reading(folder)
     _check_reading(folder, reading)
+    _warn_of_other_heads(folder)
     poolings, pool_prompt = _poolings(folder / entries[1][1] / CONFIG)
     prompts, prompt = _prompts(folder / SETTINGS[1])
     return SentenceSettings(
@@ -141,6 +146,14 @@ def read(folder: Path, allow_pickle: bool = False) -> SentenceSettings | None:
         pool_prompt=pool_prompt,
         lower=bool(reading.get("do_lower_case", False)),
     )
+
+
+def _warn_of_other_heads(folder: Path) -> None:
+    if found := [name for name in OTHER_HEADS if (folder / name).is_file()]:
+        warnings.warn(
+            f"{folder} has {' and '.join(found)}, for sparse and multi-vector retrieval; they are not used, nor saved again",
+            stacklevel=4,
+        )
 
 
 _SUPPORTED = (
