@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from bench.corpora import missing
 
 from bench import served
 
@@ -13,9 +14,27 @@ def test_prompts_are_of_unequal_lengths_and_quantiles_of_the_values() -> None:
     assert served.quantile([3.0, 1.0, 2.0], 0.5) == 2.0 and served.quantile([1.0], 0.95) == 1.0
 
 
+@pytest.mark.parametrize("name", list(served.DATA))
+def test_real_prompts_are_texts_of_unequal_lengths(name: str) -> None:
+    if lacks := missing(name):
+        pytest.skip(lacks)
+    texts = served.real_prompts(name)
+    assert len(texts) >= 1000 and all(isinstance(text, str) for text in texts)
+    assert len({len(text) for text in texts}) > 50
+
+
+@pytest.mark.slow
+def test_embeddings_are_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    assert served.main(["--requests", "6", "--clients", "3", "--path", "/v1/embeddings"]) == 0
+    row = capsys.readouterr().out.splitlines()[-1].split("|")
+    assert row[2].strip() == "6" and row[3].strip() == "0" and float(row[4]) > 0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [["--clients", "1", "3"], ["--rate", "20"], ["--clients", "2", "--fast"]])
 def test_a_server_is_measured(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert served.main(["--requests", "6", "--new", "6", *options]) == 0
     rows = [line.split("|") for line in capsys.readouterr().out.splitlines() if line.startswith("| ")][1:]
-    assert rows and all(row[2].strip() == "6" and row[3].strip() == "0" and float(row[4]) > 0 for row in rows)
+    assert rows and all(
+        row[2].strip() == "6" and row[3].strip() == "0" and float(row[4]) > 0 and float(row[5]) > 0 for row in rows
+    )
