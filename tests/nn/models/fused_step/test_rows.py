@@ -26,6 +26,7 @@ MODELS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "ALiBi": ("gpt", {"position": "alibi"}, {}),
     "ALiBi in bf16": ("gpt", {"position": {"kind": "alibi", "precision": "bfloat16"}}, {}),
     "relative positions of T5": ("t5-small", {"d_ff": 48, "d_head": 8}, {}),
+    "experts": ("mixtral-8x7b", {"max_positions": 64, "n_kv_heads": 2, "d_ff": 24}, {}),
     "capped scores": ("gemma-2-2b", {"max_positions": 64, "n_kv_heads": 2, "d_head": 8, "d_ff": 48}, {}),
 }
 

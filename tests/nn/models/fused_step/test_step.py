@@ -16,6 +16,7 @@ from qkv.core.layout import Layout
 from qkv.nn.attention import tap
 from qkv.nn.kernels.native import decoding_step as native
 from qkv.nn.models import stack
+from qkv.nn.models.fused_step import reason_against
 from qkv.nn.models.quantized import dequantize, quantize
 from qkv.nn.models.transformer import TransformerModel
 from qkv.nn.quantization.scheme import Scheme
@@ -27,6 +28,16 @@ WIDER = {"d_model": 64, "d_ff": 128}  # whole blocks of the kernels for codes
 TOLERANCE = 1e-5
 ROTARY = {"kind": "rotary", "fraction": 0.5, "pairs": "interleaved"}
 WINDOW = {"kind": "and", "parts": [{"kind": "causal"}, {"kind": "window", "size": 6}]}
+
+EXPERTS = {"kind": "moe", "n_experts": 6, "top_k": 2, "d_ff": 24}
+SHARED = EXPERTS | {
+    "score": "sigmoid",
+    "bias_rate": 0.01,
+    "scale": 2.5,
+    "shared": {"kind": "feedforward", "d_ff": 40, "gated": True, "activation": "silu"},
+    "shared_gate": True,
+}
+LORA = qkv.LoRA(rank=3, layers=("*.attention.[qv]", "*.attention.out", "*.feedforward.*"))
 
 MODELS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "gpt": ("gpt", {"max_positions": 40}, {}),
@@ -40,6 +51,14 @@ MODELS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "scaled residual": ("gpt", {"max_positions": 40}, {"*.placement": {"kind": "deepnorm", "alpha": 1.3}}),
     "a ring buffer": ("llama", {}, {"*.attention.pattern": WINDOW, "*.residual_multiplier": 0.5}),
     "normed queries, capped": ("llama", {}, {"*.attention.qk_norm": {"kind": "rmsnorm"}, "*.attention.softcap": 2.0}),
+    "experts": ("gpt", {"max_positions": 40}, {"*.feedforward": EXPERTS}),
+    "experts in parallel": (
+        "gpt",
+        {"position": ROTARY},
+        {"*.feedforward": EXPERTS, "*.placement": {"kind": "parallel"}},
+    ),
+    "gates of the chosen": ("llama", {}, {"*.feedforward": EXPERTS | {"score": "top-k-softmax", "gated": False}}),
+    "experts and a shared layer": ("llama", {}, {"*.feedforward": SHARED}),
     "all heads normed": ("gpt", {}, {"*.attention.qk_norm": {"kind": "layernorm"}, "*.attention.qk_norm_over": "all"}),
 }
 
@@ -163,6 +182,64 @@ def test_formats_without_kernels_are_for_the_modules(scheme: dict[str, Any], cal
     quantize(built, Scheme(**scheme))
     logits(built, tokens(2))
     assert not calls
+
+
+@pytest.mark.parametrize("scheme", [{"weights": "int8"}, {"weights": "int4", "group_size": 32}], ids=str)
+def test_quantized_experts(scheme: dict[str, Any], calls: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = EXPERTS | {"d_ff": 64}
+    built = varied_model("llama", SIZES | WIDER, {"*.feedforward": wide})
+    quantize(built, Scheme(**scheme))
+    steps = tokens(3)
+    found = logits(built, steps)
+    assert len(calls) == 1 + 3
+    assert apart(found, by_modules(monkeypatch, lambda: logits(built, steps))) < TOLERANCE
+
+
+def adapted(
+    name: str, adapter: qkv.LoRA, scheme: Scheme | None = None, dtype: torch.dtype = torch.float32, **other: int
+) -> TransformerModel:
+    """A model, quantized or not, with an adapter that changes its outputs."""
+    plain = model(name, dtype, **other)
+    if scheme is not None:
+        quantize(plain, scheme)
+    crossed = ("*.cross.q",) if plain.is_encoder_decoder else ()
+    built = qkv.adapt(plain, adapter.replace(layers=adapter.layers + crossed))
+    random = torch.Generator().manual_seed(3)
+    for parameter_name, parameter in built.named_parameters():
+        if "lora_b" in parameter_name:
+            parameter.copy_(torch.randn(parameter.shape, generator=random) * 0.1)
+    return built
+
+
+@pytest.mark.parametrize("name", ["gpt", "llama", "encoder–decoder", "parallel, half rotated"])
+@pytest.mark.parametrize("rank", [3, 16])
+def test_adapters_that_are_not_merged(name: str, rank: int, calls: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    built, steps = adapted(name, LORA.replace(rank=rank)), tokens(4, count=2)
+    found = logits(built, steps)
+    assert len(calls) == 1 + 4
+    assert apart(found, by_modules(monkeypatch, lambda: logits(built, steps))) < TOLERANCE
+    assert apart(found, logits(model(name), steps)) > 1e-3
+    assert apart(found, logits(qkv.fold(built), steps)) < 1e-4
+
+
+def test_adapters_over_codes_and_in_bf16(calls: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = tokens(3)
+    built = adapted("llama", LORA, Scheme(weights="int4", group_size=32), **WIDER)
+    found = logits(built, steps)
+    assert len(calls) == 1 + 3
+    assert apart(found, by_modules(monkeypatch, lambda: logits(built, steps))) < TOLERANCE
+    half = adapted("llama", LORA, dtype=torch.bfloat16)
+    exact = by_modules(monkeypatch, lambda: logits(copy.deepcopy(half).double(), steps))
+    modules = by_modules(monkeypatch, lambda: logits(half, steps))
+    assert apart(logits(half, steps), exact) < 1.1 * apart(modules, exact)
+
+
+def test_what_keeps_a_stack_out_is_named() -> None:
+    built = model("gpt")
+    assert reason_against(built.decoder, built.start(1)) is None
+    assert reason_against(built.decoder, built.start(1, cache="int8")) == "caches of the kind QuantizedState"
+    quantize(built, Scheme(weights="nf4"))
+    assert "another format" in str(reason_against(built.decoder))
 
 
 def test_steps_of_different_lengths(calls: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,8 +371,6 @@ def test_what_the_modules_have_to_do(calls: list[int]) -> None:
     logits(model("gpt", torch.float64), tokens(1))
     most = native.MOST_TOKENS[torch.float32] + 1
     logits(model("gpt"), tokens(1, rows=most), rows=most, prompt=torch.zeros(most, 2, dtype=torch.long))
-    adapted = qkv.adapt(model("gpt"), qkv.LoRA(rank=2))
-    logits(adapted, tokens(1))
     trained = model("gpt").train()
     logits(trained, tokens(1))
     with torch.autocast("cpu", torch.bfloat16):

@@ -2,22 +2,25 @@
 //
 // A step computes, for a few rows of tokens, what the modules of the layers compute, in fp32 whatever the weights: norms,
 // products by `qkv_products` (products.cpp), rotary positions, new keys and values in their caches, attention and activations.
+#include "mixtures.h"
 #include "ranking.h"
 #include "row_selection.h"
-#include "sublayers.h"
 
 namespace {
 
-class Run : Sublayers {
+class Run : Mixtures {
 public:
-    explicit Run(const Step& step) : Sublayers(step, step.rows, step.rows * step.scratch), mixed(rest(step.rows)) {}
+    explicit Run(const Step& step) : Mixtures(step, step.rows, step.rows * step.scratch), mixed(rest(step.rows)) {}
 
     void layer(const Layer& l, float* x) {
         if (l.parallel) return at_once(l, x);
         for (int which = 0; which < SUBLAYERS; ++which)
             if (l.has[which]) {
-                const float* y = before(l, which, input(l, which, x, x));
-                end(l, which, last(l, which), y, x);
+                const float* y = input(l, which, x, x);
+                if (mixes(l, which))
+                    sum(l, which, mixture(l, which, y), x);
+                else
+                    end(l, which, last(l, which), before(l, which, y), x);
             }
     }
 
@@ -31,10 +34,17 @@ private:
         for (int which = 0; which < SUBLAYERS; ++which) {
             if (!l.has[which]) continue;
             y = input(l, which, x, y);
-            const float* found = branch(l, which, last(l, which), before(l, which, y));
+            const float* found = mixes(l, which) ? mixture(l, which, y) : branch(l, which, last(l, which), before(l, which, y));
             for (long i = 0; i < rows * s.width; ++i) total[i] += found[i];
         }
         std::memcpy(x, total, rows * s.width * sizeof(float));
+    }
+
+    static bool mixes(const Layer& l, int which) { return which == FEED_FORWARD && l.mixture; }
+
+    const float* mixture(const Layer& l, int which, const float* y) {
+        mix(*l.mixture, y, added);
+        return after(l, which);
     }
 
     static const Product& last(const Layer& l, int which) { return which == OWN ? l.out : which == CROSS ? l.cross_out : l.down; }

@@ -26,11 +26,42 @@ using Products = void (*)(const void*, void*, const Weight*, const ProductSizes*
 using ByPanels = int (*)(const ProductSizes*);  // whether products can be activated, and added to what is there
 using Available = int (*)(int);
 
-// Products with matrices of one kind, side by side: `outs` numbers of each row.
+struct Adapters;
+
+// Products with matrices of one kind, side by side: `outs` numbers of each row. `adapters` may be null.
 struct Product {
     const Weight* weights;
     long count, depth, group, outs;
     int kind, integer;
+    const Adapters* adapters;
+};
+
+// What is added to one of the matrices, whose outputs begin at `first`: scale · B A. B is (outs, rank), fp32 or bf16, and A x
+// the numbers from `from` of what `down` gives.
+struct Adapter {
+    const void* b;
+    long first, outs, from, rank;
+    float scale;
+    int half;
+};
+struct Adapters {
+    Product down;
+    const Adapter* each;
+    long count;
+};
+
+// Whose soft-max or sigmoid the gates are.
+enum Gates { SOFTMAX_OF_ALL, SOFTMAX_OF_CHOSEN, SIGMOID_OF_ALL };
+
+// Feed-forward layers of which each token chooses some; `up` has the gate's matrix first where it is gated. `bias`, of the choice,
+// `shared`, the two products of a layer for all tokens, and its gate may be null.
+struct Mixture {
+    long experts, chosen;
+    Product router;
+    const float* bias;
+    const Product *up, *down, *shared, *shared_gate;
+    float scale;
+    int gates, normalizes, activation, gated, shared_activation, shared_gated;
 };
 
 // Weights and biases are fp32, or bf16 where `half`; bias may be null.
@@ -55,6 +86,7 @@ struct Layer {
     const CacheRow *apart, *cross_apart;  // or for each row of the batch, `apart_step` after the one before: one new token a row
     long apart_step;
     const void *cross_k, *cross_v;
+    const Mixture* mixture;  // in the place of `up` and `down`, or null
     long slot;                // where the first new token goes
     const float *cos, *sin;   // (B or 1, T, turned / 2), or null
     long table_step, turned;  // numbers from one row of the batch to the next; coordinates that are rotated
@@ -169,12 +201,20 @@ QKV_STRUCTURE(Weight, QKV_FIELD(codes), QKV_FIELD(scales), QKV_FIELD(zeros), QKV
 QKV_STRUCTURE(ProductSizes, QKV_FIELD(count), QKV_FIELD(rows), QKV_FIELD(depth), QKV_FIELD(group), QKV_FIELD(kind),
               QKV_FIELD(half), QKV_FIELD(integer), QKV_FIELD(threads), QKV_FIELD(activation), QKV_FIELD(adds), QKV_FIELD(order))
 QKV_STRUCTURE(Product, QKV_FIELD(weights), QKV_FIELD(count), QKV_FIELD(depth), QKV_FIELD(group), QKV_FIELD(outs),
-              QKV_FIELD(kind), QKV_FIELD(integer))
+              QKV_FIELD(kind), QKV_FIELD(integer), QKV_FIELD(adapters))
+QKV_STRUCTURE(Adapter, QKV_FIELD(b), QKV_FIELD(first), QKV_FIELD(outs), QKV_FIELD(from), QKV_FIELD(rank), QKV_FIELD(scale),
+              QKV_FIELD(half))
+QKV_STRUCTURE(Adapters, QKV_FIELD(down), QKV_FIELD(each), QKV_FIELD(count))
+QKV_STRUCTURE(Mixture, QKV_FIELD(experts), QKV_FIELD(chosen), QKV_FIELD(router), QKV_FIELD(bias), QKV_FIELD(up),
+              QKV_FIELD(down), QKV_FIELD(shared), QKV_FIELD(shared_gate), QKV_FIELD(scale), QKV_FIELD(gates),
+              QKV_FIELD(normalizes), QKV_FIELD(activation), QKV_FIELD(gated), QKV_FIELD(shared_activation),
+              QKV_FIELD(shared_gated))
 QKV_STRUCTURE(Norm, QKV_FIELD(weight), QKV_FIELD(bias), QKV_FIELD(eps), QKV_FIELD(offset), QKV_FIELD(kind), QKV_FIELD(half))
 QKV_STRUCTURE(CacheRow, QKV_FIELD(k), QKV_FIELD(v), QKV_FIELD(k_head), QKV_FIELD(v_head), QKV_FIELD(slot), QKV_FIELD(keys))
 QKV_STRUCTURE(Layer, QKV_FIELD(before), QKV_FIELD(after), QKV_FIELD(sum), QKV_FIELD(q_norm), QKV_FIELD(k_norm), QKV_FIELD(qkv),
               QKV_FIELD(out), QKV_FIELD(cross_q), QKV_FIELD(cross_out), QKV_FIELD(up), QKV_FIELD(down), QKV_FIELD(own),
-              QKV_FIELD(cross), QKV_FIELD(k), QKV_FIELD(v), QKV_FIELD(apart), QKV_FIELD(cross_apart), QKV_FIELD(apart_step), QKV_FIELD(cross_k), QKV_FIELD(cross_v), QKV_FIELD(slot),
+              QKV_FIELD(cross), QKV_FIELD(k), QKV_FIELD(v), QKV_FIELD(apart), QKV_FIELD(cross_apart), QKV_FIELD(apart_step), QKV_FIELD(cross_k), QKV_FIELD(cross_v),
+              QKV_FIELD(mixture), QKV_FIELD(slot),
               QKV_FIELD(cos), QKV_FIELD(sin), QKV_FIELD(table_step), QKV_FIELD(turned), QKV_FIELD(interleaved),
               QKV_FIELD(norms_all), QKV_FIELD(activation), QKV_FIELD(gated), QKV_FIELD(has), QKV_FIELD(parallel),
               QKV_FIELD(adds), QKV_FIELD(causal), QKV_FIELD(skip), QKV_FIELD(multiplier))

@@ -24,6 +24,7 @@ ACTIVATIONS = (
     "sigmoid",
     "relu-squared",
 )  # its `Activation`
+GATES = ("softmax", "top-k-softmax", "sigmoid")  # its `Gates`
 
 
 def product_of(matrices: Sequence[Matrix], integer: bool = False) -> tuple[Product, object]:

@@ -124,6 +124,38 @@ class Product(Structure):
         ("weights", _PLACE),
         *((name, _LONG) for name in ("count", "depth", "group", "outs")),
         *((name, _INT) for name in ("kind", "integer")),
+        ("adapters", _PLACE),
+    ]
+
+
+class AdapterStruct(Structure):
+    """What LoRA adds to one of a product's matrices."""
+
+    sources: ClassVar = dict.fromkeys(("decoding", "encoding"), "Adapter")
+    _fields_ = [
+        ("b", _PLACE),
+        *((name, _LONG) for name in ("first", "outs", "from", "rank")),
+        ("scale", _FLOAT),
+        ("half", _INT),
+    ]
+
+
+class AdaptersStruct(Structure):
+    sources: ClassVar = dict.fromkeys(("decoding", "encoding"), "Adapters")
+    _fields_ = [("down", Product), ("each", _PLACE), ("count", _LONG)]
+
+
+class MixtureStruct(Structure):
+    """A mixture of experts."""
+
+    sources: ClassVar = dict.fromkeys(("decoding", "encoding"), "Mixture")
+    _fields_ = [
+        *((name, _LONG) for name in ("experts", "chosen")),
+        ("router", Product),
+        *((name, _PLACE) for name in ("bias", "up", "down", "shared", "shared_gate")),
+        ("scale", _FLOAT),
+        *((name, _INT) for name in ("gates", "normalizes", "activation", "gated")),
+        *((name, _INT) for name in ("shared_activation", "shared_gated")),
     ]
 
 
@@ -160,7 +192,7 @@ class LayerStruct(Structure):
         *((name, AttentionStruct) for name in ("own", "cross")),
         *((name, _PLACE) for name in ("k", "v", "apart", "cross_apart")),
         ("apart_step", _LONG),
-        *((name, _PLACE) for name in ("cross_k", "cross_v")),
+        *((name, _PLACE) for name in ("cross_k", "cross_v", "mixture")),
         ("slot", _LONG),
         *((name, _PLACE) for name in ("cos", "sin")),
         *((name, _LONG) for name in ("table_step", "turned")),

@@ -33,6 +33,25 @@ protected:
     void product(const Product& p, const float* x, float* y) {
         const ProductSizes sizes = sizes_of(p);
         s.products(x, y, p.weights, &sizes);
+        adapt(p, x, y);
+    }
+
+    // y += scale · B A x for the matrices of a product that have adapters.
+    void adapt(const Product& p, const float* x, float* y) {
+        if (!p.adapters) return;
+        const Adapters& all = *p.adapters;
+        float* low = room(narrow, rows * all.down.outs);
+        product(all.down, x, low);
+        const int shared = threads();
+        for (const Adapter* a = all.each; a != all.each + all.count; ++a) {
+#pragma omp parallel for num_threads(shared) if (shared > 1 && rows * a->outs * a->rank > SHARED_OUT)
+            for (long i = 0; i < rows * a->outs; ++i) {
+                const long r = i / a->outs, out = i % a->outs;
+                const float* own = low + r * all.down.outs + a->from;
+                const float sum = a->half ? along<uint16_t>(a->b, out, a->rank, own) : along<float>(a->b, out, a->rank, own);
+                y[r * p.outs + a->first + out] += a->scale * sum;
+            }
+        }
     }
 
     // The input of a sublayer: normalized, or without a norm `otherwise`.
@@ -45,6 +64,11 @@ protected:
     // The end of a sublayer, up to what is added: its last product.
     const float* branch(const Layer& l, int which, const Product& last, const float* y) {
         product(last, y, added);
+        return after(l, which);
+    }
+
+    // What is in `added`, up to what is added to the residual stream.
+    const float* after(const Layer& l, int which) {
         normalized(l.after[which], added, added, rows, s.width, s.width, threads());
         if (l.multiplier != 1.0f)
             for (long i = 0; i < rows * s.width; ++i) added[i] *= l.multiplier;
@@ -57,19 +81,25 @@ protected:
         if (l.adds && l.skip == 1.0f && l.multiplier == 1.0f && l.after[which].kind == NO_NORM && s.by_panels(&sizes)) {
             sizes.adds = 1;
             s.products(y, x, last.weights, &sizes);
+            adapt(last, y, x);
+            normalized(l.sum[which], x, x, rows, s.width, s.width, threads());
         } else {
-            branch(l, which, last, y);
-            for (long i = 0; i < rows * s.width; ++i) x[i] = l.adds ? l.skip * x[i] + added[i] : added[i];
+            sum(l, which, branch(l, which, last, y), x);
         }
+    }
+
+    void sum(const Layer& l, int which, const float* found, float* x) {
+        for (long i = 0; i < rows * s.width; ++i) x[i] = l.adds ? l.skip * x[i] + found[i] : found[i];
         normalized(l.sum[which], x, x, rows, s.width, s.width, threads());
     }
 
     // f(W y), or f(W y) ⊙ V y, in `wide`.
     void expand(const Layer& l, const float* y) {
         ProductSizes sizes = sizes_of(l.up);
-        const bool fuses = !l.gated && s.by_panels(&sizes);
+        const bool fuses = !l.gated && !l.up.adapters && s.by_panels(&sizes);
         if (fuses) sizes.activation = l.activation;
         s.products(y, wide, l.up.weights, &sizes);
+        adapt(l.up, y, wide);
         if (!fuses) activate(l.activation, l.gated, wide, rows, l.down.depth, threads());
     }
 
@@ -90,12 +120,25 @@ protected:
     }
 
 private:
-    static thread_local std::vector<float> held;
+    static constexpr long SHARED_OUT = 1 << 17;  // products of two numbers above which adapters are worth all threads
+    static thread_local std::vector<float> held, narrow;
+
+    // The product of a row of B with numbers.
+    template <typename T>
+    static float along(const void* b, long out, long rank, const float* x) {
+        const T* row = static_cast<const T*>(b) + out * rank;
+        Eight sums = {};
+        long i = 0;
+        for (; i + EIGHT <= rank; i += EIGHT) sums += eight(row + i) * eight(x + i);
+        float found = sum_of(sums);
+        for (; i < rank; ++i) found += number(row + i) * x[i];
+        return found;
+    }
 
     // Numbers that fill whole lines of memory.
     static long in_lines(long numbers) { return (numbers + LINE / 4 - 1) / (LINE / 4) * (LINE / 4); }
 };
 
-thread_local std::vector<float> Sublayers::held;
+thread_local std::vector<float> Sublayers::held, Sublayers::narrow;
 
 }  // namespace

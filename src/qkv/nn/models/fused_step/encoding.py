@@ -165,12 +165,16 @@ class _Packed:
 
 
 def _serves(made: LayerStruct) -> bool:
-    """Whether all products of a layer are made from panels, and it has no cross-attention."""
+    """Whether all products of a layer are made from panels, and it has neither cross-attention nor experts."""
     products = [
         *((made.qkv, made.out) if made.has[OWN] else ()),
         *((made.up, made.down) if made.has[FEED_FORWARD] else ()),
     ]
-    return not made.has[CROSS] and all(is_by_panels(product, native.LEAST_TOKENS) for product in products)
+    return (
+        not made.has[CROSS]
+        and not made.mixture
+        and all(is_by_panels(product, native.LEAST_TOKENS) for product in products)
+    )
 
 
 def _place(layers: Sequence[LayerStruct], run: Pass, packed: _Packed, alive: list[Tensor]) -> bool:

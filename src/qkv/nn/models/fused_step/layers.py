@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterable, Sequence
 from functools import cache
 from types import FunctionType
@@ -14,11 +15,22 @@ from ...attention.multi_head import MultiHeadAttention
 from ...kernels.native import decoding
 from ...kernels.native import layers as native
 from ...kernels.native.products import Matrix
-from ...kernels.native.structures import AttentionStruct, LayerStruct, NormStruct, Product
+from ...kernels.native.structures import (
+    AdaptersStruct,
+    AdapterStruct,
+    AttentionStruct,
+    LayerStruct,
+    MixtureStruct,
+    NormStruct,
+    Product,
+)
 from ...kernels.plain import PLAIN
 from ...kernels.products.integers import has_integer_products, matrix_of
 from ...layers.feedforward import ACTIVATIONS, FeedForwardNet
+from ...layers.grouped_linear import GroupedLinear
 from ...layers.linear import Linear
+from ...layers.lora import LoRALinear
+from ...layers.moe import Mixture, Router
 from ...layers.norm import LayerNormalize, OffsetRMSNormalize, RMSNormalize
 from ...layers.quantized import QuantizedMatrix
 from ...positions.base import PositionModule
@@ -38,7 +50,11 @@ _CLASSES = (
     BlockModule,
     MultiHeadAttention,
     FeedForwardNet,
+    Mixture,
+    Router,
+    GroupedLinear,
     Linear,
+    LoRALinear,
     LayerNormalize,
     RMSNormalize,
     OffsetRMSNormalize,
@@ -86,31 +102,98 @@ class Described:
         activations = {getattr(module.weight, "activations", "none") for module in modules}
         if activations not in ({"none"}, {"int8"}):
             raise Unfit(f"activations in {' and '.join(sorted(activations))}")
-        made, weights = native.product_of(matrices, activations == {"int8"})
+        made = self._product(matrices, activations == {"int8"})
+        made.adapters = self._adapters(modules)
+        return made
+
+    def _product(self, matrices: list[Matrix], integer: bool = False) -> Product:
+        made, weights = native.product_of(matrices, integer)
         self._alive += [weights, matrices]
         self.scratch = max(self.scratch, made.outs, made.depth)
         return made
 
+    def _adapters(self, modules: Sequence[nn.Module]) -> int | None:
+        """Where the adapters of linear layers are described, if any has one."""
+        adapted = [module for module in modules if type(module) is LoRALinear and not module.merged]
+        if not adapted:
+            return None
+        if len({module.lora_a.dtype for module in adapted}) > 1:
+            raise Unfit("adapters of different dtypes beside each other")
+        each, first, rank = (AdapterStruct * len(adapted))(), 0, 0
+        for module in modules:
+            if module in adapted:
+                self._place(module.lora_a)
+                b, i = self._place(module.lora_b), adapted.index(module)
+                half = module.lora_b.dtype == torch.bfloat16
+                each[i] = AdapterStruct(b, first, module.out_features, rank, module.rank, module.scale, half)
+                rank += module.rank
+            assert isinstance(module, Linear)
+            first += module.out_features
+        down = self._product([Matrix(module.lora_a) for module in adapted])
+        return self.place_of(AdaptersStruct(down, ctypes.addressof(each), len(adapted)), each)
+
+    def place_of(self, made: ctypes.Structure | ctypes.Array[Any], *more: object) -> int:
+        """The address of a structure, which is kept with others that it points to."""
+        self._alive += [made, *more]
+        return ctypes.addressof(made)
+
+    def experts(self, *layers: GroupedLinear) -> int:
+        """Where the products of all experts are described, each of one input with several layers, side by side."""
+        weights = [layer.weight for layer in layers]
+        integer = {getattr(weight, "activations", "none") for weight in weights}
+        if integer not in ({"none"}, {"int8"}):
+            raise Unfit(f"activations in {' and '.join(sorted(integer))}")
+        matrices = [self._experts(weight) for weight in weights]
+        if len({self._kind(own[0]) for own in matrices}) > 1:
+            raise Unfit("matrices of different formats beside each other")
+        products = [self._product(list(each), integer == {"int8"}) for each in zip(*matrices, strict=True)]
+        return self.place_of((Product * len(products))(*products))
+
+    def _experts(self, weight: nn.Parameter | QuantizedMatrix) -> list[Matrix]:
+        if isinstance(weight, Tensor):
+            self._place(weight)
+            return [Matrix(own) for own in weight.detach()]
+        (codes, _, scales, zeros), height = self._codes(weight, None), weight.dense_shape[1]
+        places = [slice(start, start + height) for start in range(0, len(codes), height)]
+        return [
+            Matrix(codes[own], None, None if scales is None else scales[own], None if zeros is None else zeros[own])
+            for own in places
+        ]
+
+    def matrix(self, weight: Tensor) -> Product:
+        """The product with a matrix."""
+        self._place(weight)
+        return self._product([Matrix(weight.detach())])
+
+    def numbers(self, x: Tensor) -> int:
+        """Where numbers in fp32 are."""
+        if x.dtype != torch.float32:
+            raise Unfit(f"a router's bias in {x.dtype}")
+        return self._keep(x)
+
     def _matrix(self, module: nn.Module) -> Matrix:
         """The weight and the bias of a linear layer."""
-        if type(module) is not Linear:
+        if type(module) not in (Linear, LoRALinear):
             raise Unfit(f"the linear layer {type(module).__name__}")
+        assert isinstance(module, Linear)
         if module.bias is not None:
             self._place(module.bias)
         if isinstance(module.weight, Tensor):
             self._place(module.weight)
             return Matrix(module.weight, module.bias)
-        weight = module.weight
+        return self._codes(module.weight, module.bias)
+
+    def _codes(self, weight: object, bias: Tensor | None) -> Matrix:
         assert isinstance(weight, QuantizedMatrix)
         codes = integers(weight.packed)
         if codes is None:
-            raise Unfit("weights in another format than fp32, bf16 and symmetric int8 or int4")
+            raise Unfit("weights in another format than fp32, bf16, symmetric int8, and int4")
         if weight.activations == "int8" and not has_integer_products(codes):
             raise Unfit("activations in int8 with groups of this size")
         for tensor in (weight.codes, weight.scales, weight.zeros):
             if tensor is not None:
                 self._keep(tensor)
-        return matrix_of(codes, module.bias)
+        return matrix_of(codes, bias)
 
     @staticmethod
     def _kind(matrix: Matrix) -> tuple[object, ...]:
@@ -197,11 +280,36 @@ def _described(module: nn.Module, known: Described) -> AttentionStruct:
 
 
 def _feedforward(made: LayerStruct, module: nn.Module, known: Described) -> None:
+    if type(module) is Mixture:
+        made.mixture = known.place_of(_mixture(module, known))
+        return
     if type(module) is not FeedForwardNet or module.activation not in _NUMBERS or module.training:
         raise Unfit(f"the feed-forward layer {type(module).__name__}, or its activation")
     made.activation, made.gated = _NUMBERS[module.activation], module.gate is not None
     first: Sequence[nn.Module] = (module.up,) if module.gate is None else (module.gate, module.up)
     made.up, made.down = known.product(*first), known.product(module.down)
+
+
+def _mixture(module: Mixture, known: Described) -> MixtureStruct:
+    spec, router = module.spec, module.router
+    if spec.activation not in native.ACTIVATIONS or module.training:
+        raise Unfit(f"experts with the activation {spec.activation}")
+    made = MixtureStruct(experts=spec.n_experts, chosen=spec.top_k, scale=spec.scale, gated=spec.gated)
+    made.router, made.bias = known.matrix(router.weight), None if router.bias is None else known.numbers(router.bias)
+    made.gates, made.normalizes = native.GATES.index(spec.score), router.renormalize
+    made.activation = native.ACTIVATIONS.index(spec.activation)
+    made.up = known.experts(module.up) if module.gate is None else known.experts(module.gate, module.up)
+    made.down = known.experts(module.down)
+    if module.shared is not None:
+        layer = LayerStruct()
+        _feedforward(layer, module.shared, known)
+        if layer.mixture:
+            raise Unfit("a mixture shared by the tokens of a mixture")
+        made.shared = known.place_of((Product * 2)(layer.up, layer.down))
+        made.shared_activation, made.shared_gated = layer.activation, layer.gated
+    if module.shared_gate is not None:
+        made.shared_gate = known.place_of(known.product(module.shared_gate))
+    return made
 
 
 def is_simple(position: PositionModule) -> bool:
