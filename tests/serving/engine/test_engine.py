@@ -183,8 +183,8 @@ def test_what_never_fits_is_refused_and_what_does_not_fit_now_waits(run: Run, en
 def test_a_model_that_the_kernels_do_not_have_is_stepped_row_by_row() -> None:
     tokenizer = train("char", ["abc def"])
     model = qkv.build(
-        qkv.preset("mixtral-8x7b", n_layers=1, d_model=16, n_heads=2, n_kv_heads=2, d_ff=16, vocab_size=40), seed=0
-    ).eval()
+        qkv.preset("mixtral-8x7b", n_layers=1, d_model=8, n_heads=2, n_kv_heads=2, d_ff=16, vocab_size=40), seed=0
+    ).eval()  # heads of width 4
     run, engine = Run(model, tokenizer), Engine(4096, threads=1)
     decoder = Decoder(run, engine.statistics)
     engine.decoders.append(decoder)
