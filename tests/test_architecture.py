@@ -39,7 +39,18 @@ ORDER = (
 LEFT_OUT = ("lab", "learn")
 WITHIN = {
     "serving": ("http", "engine"),
-    "runs": ("compare", "train", "planning", "report", "evaluate", "export", "inference", "recipes", "tasks"),
+    "runs": (
+        "compare",
+        "train",
+        "planning",
+        "report",
+        "evaluate",
+        "leaderboards",
+        "export",
+        "inference",
+        "recipes",
+        "tasks",
+    ),
     "io": ("transformers", "directories", "families", "hub"),
     "nn": (
         *("pruning", "activations", "cost", "models", "attention", "layers", "quantization"),
@@ -92,14 +103,23 @@ def _named(path: Path) -> str:
     return str(path.relative_to(SOURCE))
 
 
+DOORS = {
+    "qkv",
+    "qkv.__main__",
+    "qkv.lm_eval",
+    "qkv.mteb",
+    "qkv.serve",
+    "qkv.transformers",
+}  # they import what they open
+
+
 @functools.cache
 def edges() -> list[tuple[str, str, str]]:
     """(importing module, imported module, place) of every import within the package."""
     return [
         (dotted(path), name, f"{_named(path)}:{line}")
         for path in MODULES
-        if dotted(path)
-        not in ("qkv", "qkv.__main__", "qkv.mteb", "qkv.serve", "qkv.transformers")  # doors: they import what they open
+        if dotted(path) not in DOORS
         for line, name in imports(path)
         if name in NAMES
     ]
@@ -144,6 +164,7 @@ WITHOUT = """
 import sys
 from pathlib import Path
 import qkv
+from qkv.core.optional_libraries import is_installed
 from qkv.cli import main
 from qkv.data.tokenizers.tokenizer import train
 
@@ -271,6 +292,8 @@ assert threading.active_count() == threads, "importing started threads"
 
 def test_importing_only_defines():
     names = [dotted(path) for path in MODULES if path.name != "__main__.py"]
+    if not is_installed("lm_eval"):  # in no environment of `make`; its model class is a subclass of the harness's
+        names = [name for name in names if name not in ("qkv.lm_eval", "qkv.runs.leaderboards.harness")]
     done = subprocess.run([sys.executable, "-c", QUIETLY, *names], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout == "", "importing printed something"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -37,7 +37,12 @@ def evaluate(
     ] = None,
     max_examples: Annotated[
         str | None,
-        typer.Option(metavar="N|all", help="Evaluate the first N examples, or all. [default: the recipe's]"),
+        typer.Option(
+            "--max-examples",
+            "--limit",
+            metavar="N|all",
+            help="Take the first N examples, or all. [default: the recipe's]",
+        ),
     ] = None,
     evaluation: Annotated[
         list[str] | None,
@@ -61,6 +66,27 @@ def evaluate(
         ),
     ] = None,
     overwrite: Overwrite = False,
+    tasks: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,NAME",
+            help="Evaluate on tasks of lm-evaluation-harness, such as hellaswag,arc_easy, or of mteb for embedders.",
+        ),
+    ] = None,
+    num_fewshot: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="Solved examples before each question of a task. [default: the task's]"),
+    ] = None,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Outputs of a task that are generated together. [default: 32]"),
+    ] = None,
+    apply_chat_template: Annotated[
+        bool, typer.Option("--apply-chat-template", help="Ask questions of tasks by the chat template.")
+    ] = False,
+    include_path: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="A folder of tasks of your own, in the harness's YAML form.")
+    ] = None,
     ensemble_weights: EnsembleWeights = None,
     ensemble_mode: EnsembleMode = None,
     device: Device = "auto",
@@ -80,6 +106,15 @@ def evaluate(
 
     if out is not None:
         claim_output(out, overwrite)
+    of_tasks = {"num_fewshot": num_fewshot, "batch_size": batch_size, "include_path": include_path}
+    of_tasks["apply_chat_template"] = apply_chat_template or None
+    if tasks is not None:
+        others = {"--data": data, "--num-beams": num_beams, "--evaluation": evaluation, "--task": task}
+        _evaluate_tasks(runs, tasks, others, max_examples, out, device, json, of_tasks)
+        return
+    for name, value in of_tasks.items():
+        if value is not None:
+            raise ValueError(f"--{name.replace('_', '-')} belongs to --tasks; leave it out, or name tasks")
     loaded = _loaded(runs, device, ensemble_weights, ensemble_mode)
     if out is not None:
         claim_output(out, overwrite, _inputs(loaded, data or ()))
@@ -108,6 +143,44 @@ def evaluate(
         echo(f"Wrote {len(result.outputs):,} outputs to {out}")
     if result.limited:
         echo("To evaluate on all examples: --max-examples all")
+
+
+def _evaluate_tasks(
+    runs: Sequence[Path],
+    tasks: str,
+    others: Mapping[str, object],
+    max_examples: str | None,
+    out: Path | None,
+    device: str,
+    json: bool,
+    options: Mapping[str, Any],
+) -> None:
+    """Evaluate a run on tasks of another library, and show its scores."""
+    from ..core import json_files
+    from ..core.atomic import make_folder, write_file
+    from ..runs.inference.run import load
+    from ..runs.leaderboards.tasks import evaluate_tasks
+    from .results import show_tasks
+
+    wrong = next((name for name, value in others.items() if value), None)
+    if wrong is not None:
+        raise ValueError(f"{wrong} is for the data of a run, and --tasks have their own; leave one of them out")
+    if len(runs) > 1:
+        raise ValueError(f"--tasks evaluates one run, not {len(runs)}; evaluate them one by one")
+    limit = None if max_examples is None else _number(max_examples)
+    given = {name: value for name, value in options.items() if value is not None}
+    names = [name.strip() for name in tasks.split(",") if name.strip()]
+    loaded = load(runs[0], device=device)
+    result = evaluate_tasks(loaded, names, limit=None if limit == "all" else limit, **given)
+    if out is not None:
+        make_folder(out.parent)
+        write_file(out, json_files.dumps(result.plain_report(), indent=2).encode())
+    if json:
+        echo(result.to_json())
+        return
+    show_tasks(result)
+    if out is not None:
+        echo(f"Wrote the report to {out}")
 
 
 def _loaded(runs: Sequence[Path], device: str, weights: str | None, mode: str | None) -> Run:

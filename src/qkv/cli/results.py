@@ -15,12 +15,29 @@ from .say import console
 
 if TYPE_CHECKING:
     from ..runs.evaluate.evaluate import Evaluated
+    from ..runs.leaderboards.tasks import TaskScores
 
 _PERCENT = ("exact_match",)
 
 
 def show_evaluation(result: Evaluated) -> None:
     show(result.to_dict())
+
+
+def show_tasks(result: TaskScores) -> None:
+    """Print a table of tasks and metrics."""
+    out = console()
+    table = Table(title=f"{result.library}, {result.seconds:.1f} s", title_justify="left", box=None)
+    for name in ("task", "metric", "value", "± standard error", "shots", "examples", "version"):
+        table.add_column(name, justify="left" if name in ("task", "metric") else "right")
+    for one in result.scores:
+        metric = f"{one.metric} ({one.filter})" if one.filter else one.metric
+        numbers = ["" if x is None else f"{x:,}" for x in (one.n_shot, one.examples)]
+        error = "" if one.stderr is None else f"{one.stderr:.4f}"
+        table.add_row(escape(one.task), escape(metric), f"{one.value:.4f}", error, *numbers, escape(one.version))
+    out.print(table)
+    for note in result.notes:
+        out.print(note, markup=False, highlight=False)
 
 
 def show_saved(path: Path) -> None:

@@ -43,6 +43,8 @@ EXTRAS = (
     OptionalPart("onnx", ("onnx", "onnxscript", "onnxruntime"), "export to ONNX"),
     OptionalPart("serve", ("llguidance", "starlette", "uvicorn"), "`qkv serve`"),
     OptionalPart("grammar", ("llguidance",), "output by a JSON schema, a regular expression or choices"),
+    OptionalPart("lm-eval", ("lm_eval",), "`qkv eval --tasks` by lm-evaluation-harness"),
+    OptionalPart("mteb", ("mteb",), "`qkv eval --tasks` by mteb, for embedders"),
     OptionalPart("docs", ("material", "nbformat", "nbclient", "ipykernel"), "the documentation as a site, `make docs`"),
 )
 """The optional parts. Of several that install what is missing, the message names the smallest, and the last of these."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..core.layout import Layout, Role
@@ -33,9 +34,13 @@ class Scorer(DecodingModel, Protocol):
 
 @dataclass(frozen=True)
 class Scores:
-    """log p of every token of every output, in nats."""
+    """log p of every token of every output, in nats.
+
+    likeliest: whether each token is the likeliest one in its place, which greedy decoding takes.
+    """
 
     log_probs: list[list[float]]
+    likeliest: list[list[bool]] = field(default_factory=list)
 
     @property
     def totals(self) -> list[float]:
@@ -73,16 +78,16 @@ def score(
             f"inputs and targets differ in number ({len(ids)} and {len(targets)}); give one target for each input"
         )
     rows = [_row(model, i, ids, targets, bos_id) for i in range(len(ids))]
-    result: list[list[float]] = [[] for _ in rows]
+    result = Scores([[] for _ in rows], [[] for _ in rows])
     with evaluating(model):
         scored = [i for i, row in enumerate(rows) if len(row.fed) > 1]
         for places in length_groups([len(rows[i].fed) for i in scored], LOGITS // model.vocab_size):
             group = [scored[place] for place in places]
             sources = [ids[i] for i in group] if model.is_encoder_decoder else None
-            log_probs = _log_probs(model, sources, [rows[i] for i in group])
-            for i, values in zip(group, log_probs, strict=True):
-                result[i] = values[rows[i].start :]
-    return Scores(result)
+            scores = _scores(model, sources, [rows[i] for i in group])
+            for i, values, likeliest in zip(group, scores.log_probs, scores.likeliest, strict=True):
+                result.log_probs[i], result.likeliest[i] = values[rows[i].start :], likeliest[rows[i].start :]
+    return result
 
 
 @dataclass(frozen=True)
@@ -116,8 +121,8 @@ def _row(
     return row
 
 
-def _log_probs(model: Scorer, sources: Sequence[Sequence[int]] | None, rows: Sequence[_Row]) -> list[list[float]]:
-    """Return log p of the tokens of each row after its first, from one forward pass."""
+def _scores(model: Scorer, sources: Sequence[Sequence[int]] | None, rows: Sequence[_Row]) -> Scores:
+    """Score the tokens of each row after its first, from one forward pass."""
     ids, _ = padded([row.fed for row in rows])
     ids = ids.to(model.device)
     lengths = [len(row.fed) - 1 for row in rows]
@@ -132,6 +137,14 @@ def _log_probs(model: Scorer, sources: Sequence[Sequence[int]] | None, rows: Seq
         source, source_layout = padded(sources)
         source, source_layout = source.to(model.device), source_layout.to(model.device)
         logits = model(source, ids[:, :-1], layout=source_layout, target_layout=layout)
+    return scores_of(logits, ids[:, 1:], lengths)
+
+
+def scores_of(logits: Float[Tensor, "B T V"], ids: Int[Tensor, "B T"], lengths: Sequence[int]) -> Scores:
+    """The scores of the first tokens of each row, so many as `lengths` says."""
     logits = logits.float()
-    chosen = logits.gather(-1, ids[:, 1:, None]).squeeze(-1) - torch.logsumexp(logits, -1)
-    return [row[:n] for row, n in zip(chosen.tolist(), lengths, strict=True)]
+    chosen = logits.gather(-1, ids[..., None]).squeeze(-1) - torch.logsumexp(logits, -1)
+    likeliest = logits.argmax(-1) == ids
+    rows = zip(chosen.tolist(), likeliest.tolist(), lengths, strict=True)
+    parts = [(values[:n], flags[:n]) for values, flags, n in rows]
+    return Scores([values for values, _ in parts], [flags for _, flags in parts])

@@ -1,0 +1,1 @@
+"""Evaluation by the tasks of lm-evaluation-harness and mteb, which leaderboards report."""

@@ -1,0 +1,150 @@
+"""Tasks of lm-evaluation-harness: scores equal those of the harness's own backend for transformers."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from auto_models import config, llama, words
+
+import qkv
+from qkv.runs.leaderboards.tasks import TaskScores, evaluate_tasks
+
+WORDS = [f"w{i}" for i in range(30)]
+MULTIPLE_CHOICE = """
+task: own_choices
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: {folder}/choices.jsonl}}}}
+test_split: test
+output_type: multiple_choice
+doc_to_text: "{{{{question}}}}"
+doc_to_choice: "{{{{choices}}}}"
+doc_to_target: gold
+metric_list: [{{metric: acc}}, {{metric: acc_norm}}]
+"""
+GENERATED = """
+task: own_outputs
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: {folder}/outputs.jsonl}}}}
+test_split: test
+output_type: generate_until
+doc_to_text: "{{{{question}}}}"
+doc_to_target: "{{{{answer}}}}"
+generation_kwargs: {{until: [w3], max_gen_toks: 8, do_sample: false}}
+metric_list: [{{metric: exact_match}}]
+"""
+ROLLING = """
+task: own_texts
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: {folder}/texts.jsonl}}}}
+test_split: test
+output_type: loglikelihood_rolling
+doc_to_text: ""
+doc_to_target: "{{{{text}}}}"
+metric_list: [{{metric: word_perplexity}}, {{metric: bits_per_byte}}]
+"""
+
+
+def own_tasks(folder: Path) -> Path:
+    """A folder of three tasks with their data."""
+    draw = random.Random(0)
+
+    def words_of(n: int) -> str:
+        return " ".join(draw.choices(WORDS, k=n))
+
+    rows: dict[str, list[dict[str, Any]]] = {
+        "choices": [
+            {
+                "question": words_of(draw.randint(3, 30)),
+                "choices": [words_of(draw.randint(1, 4)) for _ in range(4)],
+                "gold": draw.randrange(4),
+            }
+            for _ in range(30)
+        ],
+        "outputs": [{"question": words_of(5), "answer": words_of(1)} for _ in range(10)],
+        "texts": [{"text": words_of(70)} for _ in range(4)],
+    }
+    folder.mkdir()
+    for name, entries in rows.items():
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in entries))
+    for name, text in (("choices", MULTIPLE_CHOICE), ("outputs", GENERATED), ("texts", ROLLING)):
+        (folder / f"{name}.yaml").write_text(text.format(folder=folder))
+    return folder
+
+
+def saved(folder: Path, **changes: Any) -> Any:
+    """The directory of a model whose texts begin with a token, and the model of transformers."""
+    from tokenizers.processors import TemplateProcessing
+    from transformers import AutoModelForCausalLM
+
+    model: Any = AutoModelForCausalLM.from_config(config(llama(**changes), seed=2)).eval()
+    tokenizer = words()
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing("[BOS] $A", None, [("[BOS]", 1)])
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return model, tokenizer
+
+
+def by_name(scores: TaskScores) -> dict[tuple[str, str], float]:
+    return {(one.task, one.metric): one.value for one in scores.scores}
+
+
+@pytest.mark.slow  # the harness takes seconds to import
+def test_scores_are_those_of_the_backend_for_transformers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("lm_eval")
+    from lm_eval import simple_evaluate
+    from lm_eval.models.huggingface import HFLM
+    from lm_eval.tasks import TaskManager
+
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    tasks, names = own_tasks(tmp_path / "tasks"), ["own_choices", "own_outputs", "own_texts"]
+    model, tokenizer = saved(tmp_path / "model")
+    run = qkv.load(tmp_path / "model", "cpu")
+    assert run.encode("w1 w2") == tokenizer("w1 w2")["input_ids"]
+    found = evaluate_tasks(run, names, include_path=tasks)
+    theirs = HFLM(pretrained=model, tokenizer=tokenizer, backend="causal", device="cpu", batch_size=4, max_length=64)
+    manager = TaskManager(include_path=str(tasks))
+    wanted = simple_evaluate(model=theirs, tasks=names, task_manager=manager, log_samples=False)["results"]
+    for (task, metric), value in by_name(found).items():
+        assert value == pytest.approx(wanted[task][f"{metric},none"], rel=1e-4), (task, metric)
+    assert {task for task, _ in by_name(found)} == set(names)
+    assert found.scores[0].examples == 30 and found.library.startswith("lm-evaluation-harness")
+    limited = evaluate_tasks(run, ["own_choices"], include_path=tasks, limit=5, num_fewshot=0)
+    assert limited.scores[0].examples == 5
+
+
+@pytest.mark.slow
+def test_every_answer_is_that_of_the_backend_for_transformers(tmp_path: Path) -> None:
+    pytest.importorskip("lm_eval")
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.huggingface import HFLM
+
+    from qkv.lm_eval import HarnessModel
+
+    model, tokenizer = saved(tmp_path / "model", decoder__position=qkv.ALiBi())
+    ours = HarnessModel(str(tmp_path / "model"), max_length=24, device="cpu", show_progress=False)
+    theirs = HFLM(pretrained=model, tokenizer=tokenizer, backend="causal", device="cpu", batch_size=3, max_length=24)
+    draw = random.Random(1)
+    contexts = ["", *(" ".join(draw.choices(WORDS, k=n)) for n in (1, 2, 9, 23, 40))]
+    pairs = [(one, " ".join(["", *draw.choices(WORDS, k=n)])) for one in contexts for n in (1, 1, 3, 5)]
+    asked = [Instance("loglikelihood", {}, pair, i) for i, pair in enumerate(pairs)]
+    for pair, mine, other in zip(pairs, ours.loglikelihood(asked), theirs.loglikelihood(asked), strict=True):
+        assert mine == (pytest.approx(other[0], abs=1e-4), other[1]), pair
+    assert ours.cut == 6  # contexts of 23 and 40 words do not fit beside their continuations
+    texts = [Instance("loglikelihood_rolling", {}, (" ".join(draw.choices(WORDS, k=n)),), n) for n in (3, 24, 60)]
+    assert ours.loglikelihood_rolling(texts) == pytest.approx(theirs.loglikelihood_rolling(texts), abs=1e-3)
+    until: Any = {"until": ["w0", "w7"], "max_gen_toks": 6, "do_sample": False}
+    asked = [Instance("generate_until", {}, (one, until), i) for i, one in enumerate(contexts[1:4])]
+    assert ours.generate_until(asked) == theirs.generate_until(asked)
+
+
+def test_what_a_run_can_not_do_is_told(tmp_path: Path) -> None:
+    qkv.build(qkv.preset("vit-base-16", n_layers=1, d_model=16, n_heads=2, d_ff=16)).save(tmp_path / "pictures")
+    pictures = qkv.load(tmp_path / "pictures", "cpu")
+    with pytest.raises(ValueError, match="tasks of lm-evaluation-harness need a model that generates texts"):
+        evaluate_tasks(pictures, ["hellaswag"])
+    with pytest.raises(ValueError, match="names of one library"):
+        evaluate_tasks(pictures, [])
