@@ -47,6 +47,12 @@ class Grammar:
         return cls(library().LLMatcher.grammar_from_regex(expression))._checked()
 
     @classmethod
+    def lark(cls, rules: str) -> Self:
+        """Any text that a grammar in llguidance's variant of Lark's notation allows, from its rule `start`."""
+        _check_size("the grammar", rules)
+        return cls(library().LLMatcher.grammar_from_lark(rules))._checked()
+
+    @classmethod
     def choices(cls, choices: Sequence[str]) -> Self:
         """One of some texts."""
         choices = texts(choices, "choices")

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
+from uuid import uuid4
 
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ...data.tokenizers.tokenizer import Tokenizer
+from ...generation.grammar.rules import Grammar
 from ..engine.continuation import ChosenToken, Ending, NewText, Work
 from . import bodies
 from .completions import token_text
@@ -17,6 +21,7 @@ from .errors import ApiError
 from .generating import Choice, CompletionAnswer, reason
 from .sampling import SamplingFields, checked_texts
 from .served import Models, RequestLimits, Served, nobody
+from .tool_calls import CallForm, ToolCall, chosen, functions
 
 PATH = "/v1/chat/completions"
 
@@ -29,7 +34,31 @@ class ChatFields(SamplingFields):
     top_logprobs: int | None = Field(None, ge=0, le=20)
     max_completion_tokens: int | None = Field(None, ge=1)
     tools: list[dict[str, Any]] | None = Field(None, max_length=128)
-    tool_choice: Literal["none", "auto"] | None = None
+    tool_choice: Literal["none", "auto", "required"] | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    chat_template_kwargs: dict[str, Any] = Field(default_factory=dict, max_length=32)
+
+    def tool_form(self, words: Tokenizer) -> CallForm | None:
+        """The form of calls in replies; None if there are none. Raises ValueError if the template has none."""
+        if self.tool_choice == "none" or not self.tools:
+            if self.tool_choice not in (None, "none", "auto"):
+                raise ValueError("tool_choice asks for a call, and there are no tools; give tools")
+            return None
+        return CallForm.of(words)
+
+    def form_of_replies(self, words: Tokenizer) -> Grammar | None:
+        """The grammar of replies: calls of tools, or `response_format`. Raises ValueError for both at a time."""
+        form = self.tool_form(words)
+        if form is None:
+            return self.grammar
+        if (self.response_format or {}).get("type", "text") != "text":
+            raise ValueError(
+                'response_format and tools are not served together; send tool_choice "none", or leave one out'
+            )
+        required = self.tool_choice not in (None, "auto")
+        allowed = chosen(functions(self.tools or ()), self.tool_choice)
+        one = isinstance(self.tool_choice, dict) or self.parallel_tool_calls is False
+        return form.grammar(allowed, required=required, several=not one)
 
 
 async def chat_completions(request: Request) -> Response:
@@ -56,22 +85,25 @@ async def chat_completions(request: Request) -> Response:
 
 def work_of(served: Served, asked: ChatFields, limits: RequestLimits) -> Work:
     """The request of a conversation. Raises ValueError for one that the template or the model can't read."""
-    run = replace(served.run, task="answer", grammar=asked.grammar)
+    run = replace(served.run, task="answer")
+    words = run.words
     texts = [part for message in asked.messages for part in _texts(message.get("content"))]
     if texts:
         checked_texts(texts, replace(limits, texts=limits.body), "messages")
-    template = run.words.chat
+    grammar = asked.form_of_replies(words)
     tools = None if asked.tool_choice == "none" else asked.tools
-    prompt = template.prompt(asked.messages, tools)
+    prompt = words.chat.prompt(asked.messages, tools, variables=asked.chat_template_kwargs)
     top = (asked.top_logprobs or 0) if asked.logprobs or asked.top_logprobs is not None else None
     work = Work(
         *(run, prompt, asked.settings(run.generation), nobody),
         stop=asked.stops(limits),
-        ends=template.ends,
+        ends=words.chat.ends,
         likeliest=top,
         streams=asked.stream,
     )
-    work.processors = asked.processors(run.model.vocab_size, len(work.prompt))
+    size, width = run.model.vocab_size, len(work.prompt)
+    own = [] if grammar is None else [grammar.processor(words, size, sorted(work.eos), width)]
+    work.processors = [*own, *asked.processors(size, width)]
     return work
 
 
@@ -94,24 +126,35 @@ class _Writer:
 
     def __init__(self, served: Served, asked: ChatFields) -> None:
         self.served, self.asked = served, asked
+        self.form = asked.tool_form(served.run.words)
+        self._streams: dict[int, _CallStream] = {}
 
     def choice(self, index: int, work: Work, event: Ending) -> Choice:
+        message: dict[str, Any] = {"role": "assistant", "content": event.text, "refusal": None}
+        calls: list[ToolCall] = []
+        if self.form is not None:
+            ids = [token.id for token in event.tokens]
+            text, calls = self.form.read(self.form.spelled(self.served.run.words, ids, work.stop))
+            if calls:
+                message |= {"content": text or None, "tool_calls": [_call(one) for one in calls]}
         return {
             "index": index,
-            "message": {"role": "assistant", "content": event.text, "refusal": None},
+            "message": message,
             "logprobs": self._log_probs(event.tokens),
-            "finish_reason": reason(event),
+            "finish_reason": "tool_calls" if calls and event.outcome == "stop" else reason(event),
         }
 
     def delta(self, index: int, work: Work, event: NewText | Ending) -> Choice:
-        if isinstance(event, Ending):
-            return {"index": index, "delta": {}, "logprobs": None, "finish_reason": reason(event)}
-        return {
-            "index": index,
-            "delta": {"content": event.text},
-            "logprobs": self._log_probs(event.tokens),
-            "finish_reason": None,
-        }
+        delta: dict[str, Any] = {} if isinstance(event, Ending) else {"content": event.text}
+        is_end = isinstance(event, Ending)
+        ended = reason(event) if isinstance(event, Ending) else None
+        if self.form is not None:
+            stream = self._streams.setdefault(index, _CallStream(self.form, self.served.run.words, work.stop))
+            delta = stream.delta([token.id for token in event.tokens], is_end)
+            if ended == "stop" and stream.calls:
+                ended = "tool_calls"
+        log_probs = None if is_end else self._log_probs(event.tokens)
+        return {"index": index, "delta": delta, "logprobs": log_probs, "finish_reason": ended}
 
     def _log_probs(self, tokens: tuple[ChosenToken, ...]) -> dict[str, Any] | None:
         if not self.asked.logprobs and self.asked.top_logprobs is None:
@@ -125,3 +168,40 @@ class _Writer:
     def _described(self, token: int, log_prob: float | None) -> dict[str, Any]:
         text = token_text(self.served, token)
         return {"token": text, "logprob": log_prob, "bytes": list(text.encode())}
+
+
+def _call(one: ToolCall) -> dict[str, Any]:
+    about = {"name": one.name, "arguments": one.arguments}
+    return {"id": f"call_{uuid4().hex[:24]}", "type": "function", "function": about}
+
+
+class _CallStream:
+    """What is new in a reply with calls, piece by piece."""
+
+    def __init__(self, form: CallForm, words: Tokenizer, stop: Sequence[str]) -> None:
+        self.form, self.words, self.stop = form, words, stop
+        self.held = max(map(len, stop), default=1) - 1  # characters that may begin a stop string
+        self.ids: list[int] = []
+        self.said = ""
+        self.calls: list[ToolCall] = []
+
+    def delta(self, ids: Sequence[int], is_end: bool) -> dict[str, Any]:
+        """The change by more tokens; those of an end are all of the reply."""
+        self.ids = list(ids) if is_end else [*self.ids, *ids]
+        text = self.form.spelled(self.words, self.ids, self.stop)
+        if not is_end:
+            text = text[: len(text) - self.held].rstrip("\ufffd")
+        said, calls = self.form.read(text)
+        said = said if is_end else self.form.certain(text)
+        delta: dict[str, Any] = {"content": said[len(self.said) :]} if len(said) > len(self.said) else {}
+        changes = [self._change(i, one) for i, one in enumerate(calls)]
+        if found := [change for change in changes if change is not None]:
+            delta["tool_calls"] = found
+        self.said, self.calls = said, calls
+        return delta
+
+    def _change(self, i: int, one: ToolCall) -> dict[str, Any] | None:
+        if i >= len(self.calls):
+            return {"index": i, **_call(one)}
+        new = one.arguments[len(self.calls[i].arguments) :]
+        return {"index": i, "function": {"arguments": new}} if new else None

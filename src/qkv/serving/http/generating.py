@@ -99,8 +99,9 @@ class CompletionAnswer:
                     yield sent({**self.about, **kind, "choices": [self.opening(index)]})
             async for number, event in self.models.events(self.served, self.works):
                 new += len(event.tokens) if isinstance(event, Ending) else 0
-                for index in self._copies(number, event):
-                    yield sent({**self.about, **kind, "choices": [self.delta(index, self.works[number], event)]})
+                choices = [self.delta(index, self.works[number], event) for index in self._copies(number, event)]
+                for choice in filter(_says_something, choices):
+                    yield sent({**self.about, **kind, "choices": [choice]})
             if self.asked.includes_usage:
                 yield sent({**self.about, **kind, "choices": [], "usage": usage(self.works, new)})
         except ApiError as error:
@@ -119,6 +120,10 @@ class CompletionAnswer:
         engine = self.models.engine
         for work in self.works:
             engine.check(work)
+
+
+def _says_something(choice: Choice) -> bool:
+    return choice.get("delta") != {} or choice["finish_reason"] is not None or choice["logprobs"] is not None
 
 
 def sent(content: object) -> bytes:

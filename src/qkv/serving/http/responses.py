@@ -36,7 +36,7 @@ class ResponseFields(Body):
     top_p: float | None = Field(None, gt=0, le=1)
     stream: bool = False
     text: dict[str, Any] | None = None
-    tools: list[dict[str, Any]] | None = Field(None, max_length=0)
+    tools: list[dict[str, Any]] | None = None
     tool_choice: Literal["none", "auto"] | None = None
     parallel_tool_calls: bool | None = None
     truncation: Literal["disabled"] | None = None
@@ -44,6 +44,8 @@ class ResponseFields(Body):
 
     def as_chat(self) -> ChatFields:
         """The same as a request for a chat. Raises ValueError for an input of another kind."""
+        if self.tools and self.tool_choice != "none":
+            raise ValueError("tools are served by /v1/chat/completions; ask there, or leave them out")
         given = [{"role": "user", "content": self.input}] if isinstance(self.input, str) else self.input
         messages = [] if self.instructions is None else [{"role": "system", "content": self.instructions}]
         messages += [_message(item) for item in given]

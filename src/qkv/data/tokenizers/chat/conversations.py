@@ -20,7 +20,7 @@ from tokenizers import AddedToken
 from ....core.spec import brief, nearest
 from ..pipelines import any_of
 from ..tokenizer_json import encoding_errors
-from .messages import ROLES, Messages, Tools, check_messages, check_tools, joined
+from .messages import ROLES, Messages, Tools, check_messages, check_private, check_tools, joined
 from .template import ChatTemplate, TextPart
 
 GUARD = "\ue0f2"  # before the name of a control token in a message
@@ -50,14 +50,22 @@ class Conversations:
         self._control, self._any = any_of(controls), any_of(self._ids)
         self._named = re.compile(f"{GUARD}?(?:{self._any.pattern})")
 
-    def prompt(self, messages: Messages, tools: Tools = None, places: Mapping[str, str] | None = None) -> list[int]:
+    def prompt(
+        self,
+        messages: Messages,
+        tools: Tools = None,
+        places: Mapping[str, str] | None = None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> list[int]:
         """Return the ids of a conversation up to the model's reply. `tools` describe (as JSON schemas) the functions
-        that the model may call; `places` are the tokens of media, one for each picture or sound, by their kinds. Raises
-        ValueError if it ends with the assistant, and for a part of a kind that has no place."""
+        that the model may call; `places` are the tokens of media, one for each picture or sound, by their kinds;
+        `variables` are values of the template's other variables. Raises ValueError if the conversation ends with the
+        assistant, for a part of a kind that has no place, and for a variable that the template does not have."""
         checked, tools = self._checked(messages, places), self._checked_tools(tools)
         if checked[-1]["role"] == "assistant":
             raise ValueError("the last message is the assistant's; end with a message to reply to")
-        return self._encoded([TextPart(self.template.render(checked, prompt=True, tools=tools), False)])[0]
+        values = self._checked_variables(variables or {})
+        return self._encoded([TextPart(self.template.render(checked, prompt=True, tools=tools, **values), False)])[0]
 
     def row(
         self, messages: Messages, tools: Tools = None, places: Mapping[str, str] | None = None
@@ -141,6 +149,16 @@ class Conversations:
                 "them out (data.tools=null)"
             )
         return None if checked is None else [self._changed_names(tool, self._any) for tool in checked]
+
+    def _checked_variables(self, variables: Mapping[str, Any]) -> dict[str, Any]:
+        """Values of the template's own variables, in which names of control tokens are marked."""
+        for name in variables:
+            if name in ("messages", "tools", "add_generation_prompt") or name in self.template.tokens:
+                raise ValueError(f"the chat template's variable {name} is set here; leave it out")
+            if not name.isidentifier() or not self.template.mentions(name):
+                raise ValueError(f"the chat template has no variable {brief(name)}; leave it out")
+        check_private(dict(variables), "a variable of the chat template")
+        return {name: self._changed_names(value, self._any) for name, value in variables.items()}
 
     @cached_property
     def _reads_parts(self) -> bool:

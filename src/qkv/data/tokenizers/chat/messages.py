@@ -74,7 +74,7 @@ def check_tools(value: object) -> list[dict[str, Any]] | None:
     if value is None or value == "" or value == []:
         return None
     tools = checked(_TOOLS, list(value) if isinstance(value, tuple) else value, "tools")
-    _check_private(tools, "a tool")
+    check_private(tools, "a tool")
     return tools
 
 
@@ -97,7 +97,7 @@ def _message(message: Any, where: str) -> dict[str, Any]:
         raise ValueError(
             f"{where} has the weight {brief(message['weight'])}; 0 leaves it out of training, and 1 does not"
         )
-    _check_private(message, where)
+    check_private(message, where)
     return message
 
 
@@ -181,7 +181,8 @@ def _parsed(text: str, where: str) -> Any:
         raise ValueError(f"{where} should be JSON, and is {brief(text)}") from None
 
 
-def _check_private(value: Any, where: str) -> None:
+def check_private(value: Any, where: str) -> None:
+    """Raise ValueError for a JSON value with characters that mark texts here."""
     if any(PRIVATE.search(text) for text in texts_in(value)):
         raise ValueError(
             f"{where} has one of the private characters U+E0F0 to U+E0F4, which qkv uses as marks; remove it"
