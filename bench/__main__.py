@@ -17,6 +17,7 @@
     python -m bench serving                  decoding beside other libraries, for docs/performance.md
     python -m bench transcribing             Whisper beside faster-whisper, for docs/performance.md
     python -m bench served                   a server of completions under load: `qkv serve`, or any other
+    python -m bench soak RUN …               thousands of mixed requests with hang-ups and bad ones, for one server
     python -m bench translating              translation beside other libraries, for docs/performance.md
     python -m bench batching                 tokenizing and batching beside training's steps, for docs/performance.md
     python -m bench start                    time to the first token, for docs/performance.md
@@ -62,6 +63,7 @@ from .scale.command import main as scale
 from .served import main as served
 from .serving.command import main as serving
 from .small_english import main as small_english
+from .soak import main as soak
 from .speculation import main as speculation
 from .start import main as start
 from .tables import TABLES
@@ -89,6 +91,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "served": served,
     "serving": serving,
     "small-english": small_english,
+    "soak": soak,
     "speculation": speculation,
     "start": start,
     "terminal": terminal,

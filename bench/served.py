@@ -30,6 +30,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Thread
 
 import httpx
 
@@ -119,15 +120,16 @@ def quantile(values: list[float], share: float) -> float:
 
 
 @contextmanager
-def started(run: str, options: list[str]) -> Iterator[str]:
-    """The address of `qkv serve` of a run, in a process of its own."""
-    command = [sys.executable, "-m", "qkv", "serve", run, "--port", "0", *options]
+def started_process(runs: list[str], options: list[str]) -> Iterator[tuple[str, int]]:
+    """The address of `qkv serve` of some runs, and its process."""
+    command = [sys.executable, "-m", "qkv", "serve", *runs, "--port", "0", *options]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ)
     assert process.stderr is not None
     try:
         for line in process.stderr:
             if found := re.search(r"(http://\S+?)/$", line.strip()):
-                yield found[1]
+                Thread(target=process.stderr.read, daemon=True).start()  # a full pipe would stop the server
+                yield found[1], process.pid
                 return
         raise SystemExit(f"{' '.join(command)} did not start")
     finally:
@@ -177,6 +179,6 @@ def main(argv: list[str]) -> int:
         model = arguments.model or httpx.get(f"{arguments.url}/v1/models").json()["data"][0]["id"]
         measure(arguments.url, model, arguments)
         return 0
-    with started(arguments.run or "small-english", options) as url:
+    with started_process([arguments.run or "small-english"], options) as (url, _):
         measure(url, httpx.get(f"{url}/v1/models").json()["data"][0]["id"], arguments)
     return 0

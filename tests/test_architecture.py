@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from qkv.core.optional_libraries import is_installed
+
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "qkv"
 MODULES = sorted(SOURCE.rglob("*.py"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from bench.corpora import missing
 
-from bench import served
+from bench import served, soak
 
 
 def test_prompts_are_of_unequal_lengths_and_quantiles_of_the_values() -> None:
@@ -38,3 +38,25 @@ def test_a_server_is_measured(options: list[str], capsys: pytest.CaptureFixture[
     assert rows and all(
         row[2].strip() == "6" and row[3].strip() == "0" and float(row[4]) > 0 and float(row[5]) > 0 for row in rows
     )
+
+
+@pytest.mark.slow
+def test_a_server_stays_as_it_is_under_mixed_requests(capsys: pytest.CaptureFixture[str]) -> None:
+    assert soak.main(["small-english", "--requests", "200", "--clients", "8"]) == 0
+    assert "equal" in capsys.readouterr().out
+
+
+def test_answers_are_compared_without_what_belongs_to_one_request() -> None:
+    first = {
+        "id": "a",
+        "created": 1,
+        "choices": [{"text": "x"}],
+        "usage": {"prompt_tokens_details": {"cached_tokens": 0}},
+    }
+    other = {
+        "id": "b",
+        "created": 2,
+        "choices": [{"text": "x"}],
+        "usage": {"prompt_tokens_details": {"cached_tokens": 9}},
+    }
+    assert soak.essence(first) == soak.essence(other) != soak.essence(first | {"choices": [{"text": "y"}]})

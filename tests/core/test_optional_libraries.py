@@ -30,6 +30,7 @@ DISTRIBUTIONS = {
 BEHIND = (
     "data/synthetic/cldr_",
     "runs/export/onnx.py",
+    "runs/leaderboards/",
     "io/transformers/",
     "transformers.py",
     "serving/http/",

@@ -49,7 +49,7 @@ def test_models_name_what_they_do(client: TestClient, runs: dict[str, Run]) -> N
     found = {one["id"]: one["endpoints"] for one in client.get("/v1/models").json()["data"]}
     assert list(found) == [run.title for run in runs.values()]
     assert "/v1/completions" in found[runs["lm"].title] and "/v1/translate" in found[runs["mt"].title]
-    assert "/v1/chat/completions" in found[runs["chat"].title]
+    assert "/v1/chat/completions" in found[runs["chat"].title] and "/v1/completions" not in found[runs["mt"].title]
     assert client.get(f"/v1/models/{runs['lm'].title}").json()["max_model_len"] == runs["lm"].model.max_positions
     assert client.get("/v1/models/other").status_code == 404
 

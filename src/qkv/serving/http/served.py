@@ -63,6 +63,8 @@ class Served:
     def __post_init__(self) -> None:
         self.commands = commands(self.run)
         paths = [path for command in self.commands for path in ENDPOINTS.get(command, ())]
+        if self.run.task == "translate":  # whose source is not the beginning of what it writes
+            paths = [path for path in paths if path != "/v1/completions"]
         if isinstance(self.run.trained_on, Tag):
             paths.append("/v1/tag")
         if "/v1/predict" in paths and reads_text(self.run) and self._scores_pairs():
