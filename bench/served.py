@@ -98,7 +98,8 @@ async def load(
     url: str, path: str, model: str, jobs: list[tuple[str, int]], clients: int, rate: float | None
 ) -> list[Answered]:
     """Answers to all jobs, by so many clients at a time, or as a Poisson process."""
-    async with httpx.AsyncClient(base_url=url, timeout=600, limits=httpx.Limits(max_connections=None)) as client:
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)  # llama-server closes them after a stream
+    async with httpx.AsyncClient(base_url=url, timeout=600, limits=limits) as client:
         if rate is not None:
             draw, tasks = random.Random(1), []
             for job in jobs:
