@@ -46,6 +46,7 @@ OWN = {
     },
     "Shrink and export": {
         "convert": ("convert", "convert"),
+        "push": ("push", "push"),
     },
 }
 
@@ -102,8 +103,7 @@ MEANINGS = {
     "run for other programs, and so do gguf, torch-export and hub",
     "merge merge-adapter merge-and-unload fold unload": "the run of an adapter has it merged into its weights, and "
     "`qkv convert RUN OUT --to hub` writes them",
-    "push push-to-hub upload publish share": "`qkv convert RUN OUT --to hub` writes the Hub's format, which "
-    "`hf upload` uploads",
+    "push-to-hub upload publish share": "`qkv push RUN owner/name` uploads a run to the Hub",
     "download pull fetch get": "a model of the Hub is downloaded when its name is used: `qkv generate owner/name TEXT`",
     "server api deploy host http": "`qkv serve RUN` answers HTTP requests; docs/serving.md names other servers",
     "info inspect describe summary config params": "`qkv show NAME` shows a recipe, a preset or a model",

@@ -333,6 +333,20 @@ def tidy(root: Path) -> None:
         remove(path) if home.exists() else path.rename(home)
 
 
+@contextlib.contextmanager
+def scratch_folder(target: str | Path) -> Iterator[Path]:
+    """Yield an empty folder beside `target` that is deleted at the end of the block. If the process is killed, the next
+    `sweep` of `target` deletes it."""
+    target = real(target)
+    sweep(target)
+    beside = _beside(target)
+    beside.mkdir()
+    try:
+        yield beside
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
 # -- folders that are replaced over hours ----------------------------------------------------------------------------------
 
 

@@ -31,7 +31,7 @@ EXTRAS = (
     OptionalPart("lab", ("scipy",), "`qkv ablate` with several seeds, and `qkv scaling`"),
     OptionalPart("tensorboard", ("tensorboard",), "logs for TensorBoard"),
     OptionalPart("wandb", ("wandb",), "logs for Weights & Biases"),
-    OptionalPart("hub", ("huggingface_hub",), "downloads from the Hugging Face Hub"),
+    OptionalPart("hub", ("huggingface_hub",), "models of the Hugging Face Hub by name, and `qkv push`"),
     OptionalPart("datasets", ("datasets",), "data sets of the `datasets` library"),
     OptionalPart("parquet", ("pyarrow",), "Parquet files"),
     OptionalPart("video", ("av",), "MP4, MOV, WebM and other videos"),

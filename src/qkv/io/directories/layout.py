@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -36,6 +37,7 @@ BASE = "base.json"  # what an adapter was trained over
 ORIGIN = "origin.json"  # what the Hub directory said from which the model comes
 PREPROCESSOR = "preprocessor_config.json"  # how pictures and sounds are read
 PROCESSOR = "processor_config.json"  # the same, and how they stand in a text
+CARD = "README.md"  # a model card
 MODULES = "modules.json"  # the modules of a sentence-transformers model
 
 FOLDERS = (ADAPTER, CHECKPOINTS, "tensorboard", "wandb", "logs")
@@ -220,11 +222,28 @@ def is_written(path: Path, relative: PurePath) -> bool:
     """
     if path.is_symlink() or not path.is_file() or not path.stat().st_size:
         return True
+    if relative.name == CARD:
+        return is_stamped(path)
     mark = next((mark for pattern, mark in _MARKS.items() if relative.match(pattern)), None)
     if mark is None:
         return relative.suffix != ".json" or _is_known_json(path, relative)
     with path.open("rb") as file:
         return mark.search(file.read(_BEGINNING)) is not None
+
+
+_STAMP = re.compile(rb"\n<!-- written by qkv: ([0-9a-f]{64}) -->\n\Z")  # with the checksum of what stands above it
+
+
+def stamped(card: str) -> str:
+    """A model card with a last line by which it is known later that nobody has edited it."""
+    return f"{card}\n<!-- written by qkv: {hashlib.sha256(card.encode()).hexdigest()} -->\n"
+
+
+def is_stamped(path: Path) -> bool:
+    """Whether a file is a model card as qkv wrote it. One that somebody edited is never replaced."""
+    content = path.read_bytes()
+    found = _STAMP.search(content)
+    return found is not None and hashlib.sha256(content[: found.start()]).hexdigest().encode() == found[1]
 
 
 def _is_known_json(path: Path, relative: PurePath) -> bool:
@@ -353,7 +372,7 @@ MODEL = Contents(
     "a model's directory",
     (
         *SETTINGS_OF_MODELS,
-        WEIGHTS, "model.safetensors.index.json", "model-*-of-*.safetensors", "[0-9]*_*/model.safetensors",
+        CARD, WEIGHTS, "model.safetensors.index.json", "model-*-of-*.safetensors", "[0-9]*_*/model.safetensors",
     ),
     needs=CONFIG,
 )

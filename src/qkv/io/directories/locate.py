@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 from ...core import several
@@ -23,8 +24,12 @@ SMALL_ENGLISH = "small-english"  # the model that comes with the package
 
 
 def locate(path: Path | str, revision: str | None = None, allow_pickle: bool = False) -> Path:
-    """The directory at `path`, else the model of that name in the package, else the Hub's repository, downloaded into the
-    cache. Raises ValueError for what can't be a path."""
+    """The directory at `path`, else the model of that name in the package, else the Hub's repository `owner/name` or
+    `owner/name@revision`, downloaded into the cache.
+
+    Warns if a directory has the name of a repository in the cache. Raises ValueError for what can't be a path, and for a
+    revision of a directory.
+    """
     folder = several.path(path, "a run")
     named = str(path)
     try:
@@ -38,9 +43,28 @@ def locate(path: Path | str, revision: str | None = None, allow_pickle: bool = F
         exists = folder.exists()
     if named == SMALL_ENGLISH and not exists:
         return SHIPPED / named
-    if exists or not huggingface.is_id(named) or folder.parts[0] == RUNS or Path(folder.parts[0]).exists():
+    if exists:
+        _check_directory(named, revision)
         return folder
-    return huggingface.download(named, revision, allow_pickle)
+    on_hub = huggingface.named(named, revision)
+    if on_hub is None or folder.parts[0] == RUNS or Path(folder.parts[0]).exists():
+        return folder
+    return huggingface.download(on_hub, allow_pickle)
+
+
+def _check_directory(named: str, revision: str | None) -> None:
+    """Raise ValueError for a revision of a directory; warn if its name is also one in the Hub's cache."""
+    if revision is not None:
+        raise ValueError(
+            f"{brief(named)} is a directory on this machine, and only repositories of the Hub have revisions; leave "
+            f"{brief(revision)} out, or name the repository from another working directory"
+        )
+    on_hub = huggingface.named(named)
+    if on_hub is not None and huggingface.in_cache(on_hub):
+        warnings.warn(
+            f"{named} is the directory on this machine; the repository of that name on the Hub is not used",
+            stacklevel=4,
+        )
 
 
 def not_there(folder: Path) -> ValueError:

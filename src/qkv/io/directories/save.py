@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +27,7 @@ from ..hub.equivalent import equivalent_specs
 from ..hub.files import open_weights
 from ..hub.quantized import stored
 from . import hub_save, preprocessor, sentence_transformers, sharded
-from .layout import MODEL, RECIPE, TOKENIZER, WEIGHTS, note_written, read_text, replaceable, write_text
+from .layout import CARD, MODEL, RECIPE, TOKENIZER, WEIGHTS, note_written, read_text, replaceable, stamped, write_text
 from .origin import MODEL_TYPE, Origin, keep
 from .run_config import Use, for_auto_classes, start_of, usual_task, write_settings
 
@@ -64,6 +64,7 @@ def save(
     allow_pickle: bool = False,
     with_weights: bool = True,
     overwrite: bool = False,
+    card: Callable[[Path], str] | None = None,
 ) -> Path:
     """Write a directory that `qkv.load` reads back. It replaces a model in `path` as a whole, when it is complete.
 
@@ -78,13 +79,19 @@ def save(
     with_weights: whether to write the model's weights; formats of other programs have their own (`qkv.runs.export`).
     overwrite: whether to replace a model that is in `path`. A directory that this process saved from `model` is replaced
              in any case.
+    card:      with "hub", writes the text of the model card about the directory that it gets.
 
     Raises ValueError, before anything is written, if `path` holds a model that may not be replaced, or anything else, or is
     `source`; OSError if the disk has no room.
     """
     if to not in (None, "hub", "qkv"):
         raise ValueError(f"a directory is saved to 'hub' or 'qkv', not {brief(to)}")
-    size, target, labels = sharded.parsed(max_shard_size), several.path(path), several.texts(labels, "labels")
+    asked, size, target, labels = (
+        to,
+        sharded.parsed(max_shard_size),
+        several.path(path),
+        several.texts(labels, "labels"),
+    )
     if source is not None and source.resolve() == target.resolve():
         raise ValueError(
             f"{target} is where the model was loaded from and is not replaced by it; choose another directory"
@@ -141,6 +148,8 @@ def save(
             if origin is None or origin.is_ours:
                 origin = _origin(model, tokenizer, task, labels, origin)
             hub_save.save(folder, model, generation.to_dict(), origin, size, with_weights)
+        if card is not None and asked == "hub":
+            write_text(folder / CARD, stamped(card(folder)))
         if with_weights:
             open_weights(folder)  # what was written can be read
     note_written(MODEL, saved, target)

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import re
-from functools import partial
+import warnings
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
+from ...core.json_files import read_json
 from ...core.spec import brief
 from .files import INDEX, PICKLE, PICKLE_INDEX, WEIGHTS
 
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 SETTINGS = ["*.json", "*.jinja", "*.model", "vocab.txt", "merges.txt"]  # everything small that a model may need
+MODULES = ("Pooling", "Dense", "LayerNorm", "Normalize")
+"""Modules of sentence-transformers whose files are downloaded."""
+
+
+class HubName(NamedTuple):
+    """A repository of the Hub, `owner/name`, and one of its branches, tags or commits; None for the main branch."""
+
+    repository: str
+    revision: str | None = None
+
+    def __str__(self) -> str:
+        return self.repository + (f"@{self.revision}" if self.revision else "")
 
 
 def is_id(name: str) -> bool:
@@ -19,49 +36,147 @@ def is_id(name: str) -> bool:
     return _ID.fullmatch(name) is not None and "--" not in name and ".." not in name
 
 
-MODULES = ("Pooling", "Dense", "LayerNorm", "Normalize")
-"""Modules of sentence-transformers whose files are downloaded."""
+def named(name: str, revision: str | None = None) -> HubName | None:
+    """The repository and revision of `owner/name` or `owner/name@revision`; None for what can't be on the Hub.
+
+    Raises ValueError if the name and `revision` name two revisions.
+    """
+    repository, at, own = name.partition("@")
+    if not is_id(repository) or (at and not own):
+        return None
+    if own and revision not in (None, own):
+        raise ValueError(f"{brief(name)} names the revision {brief(own)}, and {brief(revision)} is given beside it")
+    return HubName(repository, own or revision)
 
 
-def download(name: str, revision: str | None = None, allow_pickle: bool = False) -> Path:
+def in_cache(name: HubName) -> bool:
+    """Whether the Hub's cache on this machine holds something of a repository."""
+    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
+    cache = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub").expanduser()
+    return (cache / f"models--{name.repository.replace('/', '--')}").is_dir()
+
+
+def download(name: HubName, allow_pickle: bool = False) -> Path:
     """The directory of a repository in the cache, downloaded if it isn't there yet. Code in it is never fetched.
 
-    `HF_HOME`, `HF_HUB_OFFLINE`, `HF_TOKEN` and the like mean what they always do. Raises ValueError in one sentence if
-    the repository, the revision or the network isn't there, or `huggingface_hub` isn't installed.
+    `HF_HOME`, `HF_HUB_OFFLINE`, `HF_TOKEN` and the like mean what they always do. If the Hub can't be reached, what the
+    cache holds is used, and a warning says of which commit. Raises ValueError in one sentence if the repository, the
+    revision or the network isn't there, or `huggingface_hub` isn't installed.
     """
     from ...core.optional_libraries import optional_library  # imported here: most models are on this machine
 
-    library = optional_library(f"there is no directory {brief(name)}, and getting it from the Hub", "huggingface_hub")
+    library = optional_library(
+        f"there is no directory {brief(str(name))}, and getting it from the Hub", "huggingface_hub"
+    )
     try:
-        get = partial(library.snapshot_download, name, revision=revision, ignore_patterns=["*/*"])
-        folder = Path(get(allow_patterns=SETTINGS))
-        wanted = _weights(library, name, folder, revision, allow_pickle)
-        if (folder / "modules.json").is_file():  # of sentence-transformers, whose other modules lie a folder deeper
-            files = ("config.json", WEIGHTS, *([PICKLE] if allow_pickle else []))
-            get(allow_patterns=[f"*_{kind}/{file}" for kind in MODULES for file in files], ignore_patterns=None)
-        return Path(get(allow_patterns=[*SETTINGS, *wanted]))
-    except (OSError, ValueError) as error:  # the library's own errors are of these kinds
-        at = f" at revision {brief(revision)}" if revision else ""
+        found = library.HfApi().model_info(name.repository, revision=name.revision)
+    except (OSError, ValueError, http_error(library)) as error:
+        if not unreachable(error):
+            raise _not_given(name, error, library) from None
+        return _from_cache(library, name, error)
+    wanted = _wanted([file.rfilename for file in found.siblings or ()], name, allow_pickle)
+    try:
+        return Path(library.snapshot_download(name.repository, revision=name.revision, allow_patterns=wanted))
+    except (OSError, ValueError, http_error(library)) as error:
+        raise _not_given(name, error, library) from None
+
+
+def http_error(library: ModuleType) -> type[Exception]:
+    """The class of errors of the network, of which `huggingface_hub` lets some through."""
+    error: type[Exception] = library.errors.HfHubHTTPError.__mro__[1]
+    return error
+
+
+def _wanted(files: Iterable[str], name: HubName, allow_pickle: bool) -> list[str]:
+    """Which files of a repository to fetch: settings, tokenizer and weights, of which pickles only if there are no others.
+
+    Raises ValueError if there are no weights, or only pickles and these are not allowed.
+    """
+    there = set(files)
+    at_top = [file for file in there if "/" not in file]
+    settings = [file for file in at_top if any(fnmatchcase(file, pattern) for pattern in SETTINGS)]
+    shards = "model-*.safetensors" if INDEX in there else WEIGHTS
+    weights = [file for file in at_top if fnmatchcase(file, shards)]
+    pickles = "pytorch_model-*.bin" if PICKLE_INDEX in there else PICKLE
+    pickled = [file for file in at_top if fnmatchcase(file, pickles)]
+    if not weights and pickled and not allow_pickle:
         raise ValueError(
-            f"there is no directory {brief(name)}, and the Hub did not give it{at}: {_why(error)}"
-        ) from None
+            f"{name} on the Hub has its weights as a pickle ({pickled[0]}), which could run code; allow_pickle=True "
+            "(--allow-pickle) reads the tensors in it and nothing else"
+        )
+    if not weights and not pickled:
+        raise ValueError(
+            f"{name} on the Hub has no {WEIGHTS}, so there is nothing to load; name a repository of a model"
+        )
+    inside = ("config.json", WEIGHTS, *([PICKLE] if allow_pickle else []))
+    modules = [f"*_{kind}/{file}" for kind in MODULES for file in inside] if "modules.json" in there else []
+    nested = [file for file in there if any(fnmatchcase(file, pattern) for pattern in modules)]
+    return sorted([*settings, *(weights or pickled), *nested])
 
 
-def _why(error: Exception) -> str:
-    """The first sentence of what `huggingface_hub` says; a network that isn't there in plain words."""
-    message = str(error).strip().split("\n")[0]
-    unreachable = ("ConnectError", "ConnectTimeout", "ConnectionError", "Cannot find an appropriate cached snapshot")
-    if any(word in message or word in type(error).__name__ for word in unreachable):
-        return "it can't be reached from here, and nothing of that name is in its cache"
-    return message
+def _from_cache(library: ModuleType, name: HubName, reason: Exception) -> Path:
+    """What the cache holds of a repository, with a warning; ValueError if that is nothing, or not a whole model."""
+    config = library.try_to_load_from_cache(name.repository, "config.json", revision=name.revision)
+    offline = type(reason).__name__ == "OfflineModeIsEnabled"
+    why = "HF_HUB_OFFLINE keeps the Hub from being asked" if offline else "the Hub can't be reached from here"
+    if not isinstance(config, str):
+        has = "has other revisions of it only" if name.revision and in_cache(name) else "has no model of that name"
+        raise ValueError(f"there is no directory {brief(str(name))}, {why}, and its cache {has}")
+    folder = Path(config).parent
+    if missing := _missing(folder):
+        raise ValueError(
+            f"{why}, and its cache holds only a part of {name}, without {missing}; load it once with a connection"
+        )
+    warnings.warn(
+        f"{why}, so {name} is what its cache holds, commit {folder.name[:10]}; newer commits are not seen", stacklevel=2
+    )
+    return folder
 
 
-def _weights(library: ModuleType, name: str, folder: Path, revision: str | None, allow_pickle: bool) -> list[str]:
-    """Which weights to fetch: shards if there is an index, else the one file; pickles only if there is no other."""
+def _missing(folder: Path) -> str | None:
+    """A file of weights that a repository's folder in the cache lacks."""
     if (folder / INDEX).is_file():
-        return ["model-*.safetensors"]
-    if (folder / WEIGHTS).is_file() or not allow_pickle:
-        return [WEIGHTS]
-    if library.file_exists(name, WEIGHTS, revision=revision):
-        return [WEIGHTS]
-    return ["pytorch_model-*.bin"] if (folder / PICKLE_INDEX).is_file() else [PICKLE]
+        shards = set(read_json(folder / INDEX).get("weight_map", {}).values())
+        return next((shard for shard in sorted(shards) if not (folder / shard).is_file()), None)
+    return None if (folder / WEIGHTS).is_file() or any(folder.glob("pytorch_model*.bin")) else WEIGHTS
+
+
+def unreachable(error: BaseException) -> bool:
+    """Whether an error says that the Hub could not be asked, rather than what it answered."""
+    kinds = ("ConnectError", "ConnectTimeout", "ReadTimeout", "ConnectionError", "OfflineModeIsEnabled", "ReadError")
+    names = {kind.__name__ for kind in type(error).__mro__}
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    return bool(names & {*kinds, "TimeoutException", "NetworkError", "RemoteProtocolError"}) or status in (
+        502,
+        503,
+        504,
+    )
+
+
+def _not_given(name: HubName, error: Exception, library: ModuleType) -> ValueError:
+    return ValueError(
+        f"there is no directory {brief(str(name))}, and the Hub did not give it: {why(error, name, library)}"
+    )
+
+
+def why(error: Exception, name: HubName, library: ModuleType) -> str:
+    """What the Hub said, in one clause with what to do."""
+    kinds, status = library.errors, getattr(getattr(error, "response", None), "status_code", None)
+    login = "`hf auth login` or HF_TOKEN"
+    if isinstance(error, kinds.GatedRepoError):
+        return (
+            f"{name.repository} is gated: ask for access on its page, and give a token that has it to this machine "
+            f"({login})"
+        )
+    if isinstance(error, kinds.RevisionNotFoundError):
+        return f"{name.repository} has no branch, tag or commit {brief(name.revision)}"
+    if isinstance(error, kinds.RepositoryNotFoundError):
+        has = "the token on this machine may not see it" if library.get_token() else f"it needs a token ({login})"
+        return f"there is no repository {name.repository}, or it is private and {has}"
+    if status == 401:
+        return f"the token on this machine is not valid; give another one by {login}"
+    if status == 403:
+        return f"the token on this machine has no right to that in {name.repository}; give another one by {login}"
+    if unreachable(error):
+        return "it can't be reached from here"
+    return str(error).strip().split("\n")[0] or type(error).__name__

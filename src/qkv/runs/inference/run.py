@@ -55,6 +55,7 @@ if TYPE_CHECKING:  # methods import what they need when they are called
     from .look import Figure
     from .output import Output
     from .predict import Prediction
+    from .publish.push import Pushed, PushOptions
     from .reading.beside import Given
     from .score import TextScore
     from .transcribe import Sound, SoundT, Transcript
@@ -360,28 +361,18 @@ class Run(LoadedModel):
 
         "hub" writes the format of `transformers`: of a Hub family, or for a Transformer of none, with a warning, of
         `qkv.transformers`. "qkv" writes qkv's own model type. The default is "hub" if a family matches, else "qkv". Weights
-        of a family are files of at most `max_shard_size` (bytes, or "5GB"); `with_weights=False` leaves them out.
+        of a family are files of at most `max_shard_size` (bytes, or "5GB"); `with_weights=False` leaves them out. "hub" also
+        writes a model card, `README.md`; a card that somebody edited is never replaced.
         """
-        from ...io.directories.save import save
-        from .classify import longest_classified
+        from .publish.directory import write
 
-        return save(
-            self.model,
-            several.path(path),
-            to,
-            tokenizer=self.tokenizer,
-            generation=self.generation,
-            task=self.task,
-            recipe=self.recipe,
-            labels=getattr(self.trained_on, "classes", None) or getattr(self.trained_on, "tags", None) or (),
-            longest=longest_classified(self),
-            origin=self.origin,
-            source=self.path,
-            max_shard_size=max_shard_size,
-            allow_pickle=self.allow_pickle,
-            with_weights=with_weights,
-            overwrite=overwrite,
-        )
+        return write(self, path, to, max_shard_size=max_shard_size, with_weights=with_weights, overwrite=overwrite)
+
+    def push(self, repository: str, **options: Unpack[PushOptions]) -> Pushed:
+        """Upload what `save(to="hub")` writes to the Hub's repository `owner/name`, see `qkv.runs.inference.publish.push`."""
+        from .publish.push import push
+
+        return push(self, repository, **options)
 
     save_pretrained = save  # transformers' name
 

@@ -1,0 +1,1 @@
+"""Publish a run: its model card, and the commit that takes it to the Hub."""
