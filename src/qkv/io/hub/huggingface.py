@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -70,20 +71,20 @@ def download(name: HubName, allow_pickle: bool = False) -> Path:
     )
     try:
         found = library.HfApi().model_info(name.repository, revision=name.revision)
-    except (OSError, ValueError, http_error(library)) as error:
+    except (OSError, ValueError, http_error()) as error:
         if not unreachable(error):
             raise _not_given(name, error, library) from None
         return _from_cache(library, name, error)
     wanted = _wanted([file.rfilename for file in found.siblings or ()], name, allow_pickle)
     try:
         return Path(library.snapshot_download(name.repository, revision=name.revision, allow_patterns=wanted))
-    except (OSError, ValueError, http_error(library)) as error:
+    except (OSError, ValueError, http_error()) as error:
         raise _not_given(name, error, library) from None
 
 
-def http_error(library: ModuleType) -> type[Exception]:
+def http_error() -> type[Exception]:
     """The class of errors of the network, of which `huggingface_hub` lets some through."""
-    error: type[Exception] = library.errors.HfHubHTTPError.__mro__[1]
+    error: type[Exception] = import_module("huggingface_hub.errors").HfHubHTTPError.__mro__[1]
     return error
 
 
@@ -161,7 +162,10 @@ def _not_given(name: HubName, error: Exception, library: ModuleType) -> ValueErr
 
 def why(error: Exception, name: HubName, library: ModuleType) -> str:
     """What the Hub said, in one clause with what to do."""
-    kinds, status = library.errors, getattr(getattr(error, "response", None), "status_code", None)
+    kinds, status = (
+        import_module("huggingface_hub.errors"),
+        getattr(getattr(error, "response", None), "status_code", None),
+    )
     login = "`hf auth login` or HF_TOKEN"
     if isinstance(error, kinds.GatedRepoError):
         return (

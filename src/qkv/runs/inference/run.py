@@ -369,7 +369,7 @@ class Run(LoadedModel):
         return write(self, path, to, max_shard_size=max_shard_size, with_weights=with_weights, overwrite=overwrite)
 
     def push(self, repository: str, **options: Unpack[PushOptions]) -> Pushed:
-        """Upload what `save(to="hub")` writes to the Hub's repository `owner/name`, see `qkv.runs.inference.publish.push`."""
+        """Upload what `save(to="hub")` writes to a repository of the Hub, see `qkv.runs.inference.publish.push.push`."""
         from .publish.push import push
 
         return push(self, repository, **options)

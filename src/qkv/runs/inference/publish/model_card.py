@@ -163,7 +163,8 @@ def _data(recipe: Mapping[str, Any], run: LoadedModel) -> Iterator[tuple[str, st
     data = recipe.get("data") or {}
     for key, value in data.items():
         if value not in (None, "", [], {}, ()) and key != "kind":
-            yield f"`{key}`", f"`{_without_folders(value)}`"
+            shown = _without_folders(value)
+            yield f"`{key}`", f"`{', '.join(map(str, shown)) if isinstance(shown, list) else shown}`"
     if data:
         yield "kind", f"`{data.get('kind')}`"
     start = _start(run)

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path, PurePath
 from types import ModuleType
 from typing import Any, TypedDict
@@ -83,8 +84,8 @@ def push(
     dry_run:   write and check, and ask nothing of the Hub.
 
     The commit replaces the files of a model that the repository holds. A README.md there that qkv did not write, or that
-    somebody edited, stays. The token is that of `hf auth login` or `HF_TOKEN`. If the upload is killed, the repository is as it
-    was, apart from being created. Raises ValueError in one sentence for a name that can't be one of the Hub's, a missing or
+    somebody edited, stays. The token is that of `hf auth login` or `HF_TOKEN`. If the upload is killed, the repository
+    keeps what it had. Raises ValueError in one sentence for a name that can't be one of the Hub's, a missing or
     powerless token, and whatever else the Hub refuses.
     """
     library = optional_library("pushing to the Hub", "huggingface_hub")
@@ -102,10 +103,10 @@ def push(
             return Pushed(name.repository, name.revision or MAIN, files)
         try:
             return _upload(library, name, folder, files, private, message)
-        except (OSError, ValueError, huggingface.http_error(library)) as error:
+        except (OSError, ValueError, huggingface.http_error()) as error:
             if isinstance(error, Refused):
                 raise
-            raise Refused(f"{name.repository} was not changed: {huggingface.why(error, name, library)}") from None
+            raise Refused(f"the push to {name} failed: {huggingface.why(error, name, library)}") from None
 
 
 class Refused(ValueError):
@@ -120,7 +121,7 @@ def _checked(repository: str, revision: str | None, library: ModuleType) -> HubN
             f"a repository of the Hub is named owner/name, in letters, digits, '-', '_' and '.', not {brief(repository)}"
         )
     try:
-        library.utils.validate_repo_id(name.repository)
+        import_module("huggingface_hub.utils").validate_repo_id(name.repository)
     except ValueError as error:
         raise ValueError(
             f"{brief(name.repository)} can't be a name on the Hub: {str(error).split(chr(10))[0]}"
@@ -139,8 +140,8 @@ def _check_token(name: HubName, library: ModuleType) -> None:
         )
     try:
         said = library.HfApi().whoami()
-    except (OSError, ValueError, huggingface.http_error(library)) as error:
-        raise Refused(f"nothing was uploaded: {huggingface.why(error, name, library)}") from None
+    except (OSError, ValueError, huggingface.http_error()) as error:
+        raise Refused(f"nothing was sent: {huggingface.why(error, name, library)}") from None
     if ((said.get("auth") or {}).get("accessToken") or {}).get("role") == "read":
         raise Refused(
             "the token on this machine may only read; make one that may write at https://huggingface.co/settings/tokens, "
