@@ -1,4 +1,4 @@
-"""A server on this machine that answers what `huggingface_hub` asks of the Hub: repositories in memory, with their commits."""
+"""A server on this machine that answers what `huggingface_hub` asks of the Hub; repositories in memory."""
 
 from __future__ import annotations
 

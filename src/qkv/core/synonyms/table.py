@@ -272,8 +272,8 @@ _CLAUSES = {
     "--resume continues everything, at the same place in the data": "ignore_data_skip "
     "restore_callback_states_from_checkpoint reset_optimizer reset_lr_scheduler reset_dataloader reset_meters "
     "optimizer_overrides",
-    "`qkv convert RUN OUT --to hub` writes the Hub's format, which `hf upload` uploads": "push_to_hub hub_token "
-    "hub_private_repo hub_model_id hub_strategy hub_always_push hub_revision",
+    "`qkv push RUN owner/name` and run.push upload a run": "push_to_hub hub_private_repo hub_model_id hub_strategy "
+    "hub_always_push hub_revision",
     "`qkv train` on the same machine and threads repeats a training exactly": "full_determinism",
     "the number of ranks is `--nproc`, and scale divides a training among them": "ddp_backend ddp_bucket_cap_mb "
     "ddp_find_unused_parameters ddp_broadcast_buffers ddp_static_graph accelerator_config bucket_cap_mb "
@@ -292,8 +292,9 @@ _CLAUSES = {
     "qkv.load takes dtype=": "torch_dtype",
     "no code of a directory runs here": "trust_remote_code",
     "weights are read in place, by mmap": "low_cpu_mem_usage offload_folder max_memory",
-    "the Hub's cache and token are set by HF_HOME and HF_TOKEN": "cache_dir token access_token use_auth_token "
-    "local_files_only force_download hf_token",
+    "the Hub's cache is set by HF_HOME, and HF_HUB_OFFLINE=1 asks it alone": "cache_dir local_files_only force_download",
+    "`qkv push` takes the token of `hf auth login`, or of the variable HF_TOKEN, and so does loading": "token access_token "
+    "use_auth_token hf_token hub_token",
     "it is skip_special of decode, where it is true by default": "skip_special_tokens",
     "tokenizer(texts, …) takes it, and encode takes bos, eos and control": "add_special_tokens text_pair "
     "return_tensors padding truncation return_offsets_mapping return_attention_mask return_token_type_ids padding_side",

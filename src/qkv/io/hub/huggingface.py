@@ -144,7 +144,15 @@ def _missing(folder: Path) -> str | None:
 
 def unreachable(error: BaseException) -> bool:
     """Whether an error says that the Hub could not be asked, rather than what it answered."""
-    kinds = ("ConnectError", "ConnectTimeout", "ReadTimeout", "ConnectionError", "OfflineModeIsEnabled", "ReadError")
+    kinds = (
+        "ConnectError",
+        "ConnectTimeout",
+        "ReadTimeout",
+        "ConnectionError",
+        "OfflineModeIsEnabled",
+        "ReadError",
+        "LocalEntryNotFoundError",
+    )
     names = {kind.__name__ for kind in type(error).__mro__}
     status = getattr(getattr(error, "response", None), "status_code", None)
     return bool(names & {*kinds, "TimeoutException", "NetworkError", "RemoteProtocolError"}) or status in (
@@ -162,6 +170,8 @@ def _not_given(name: HubName, error: Exception, library: ModuleType) -> ValueErr
 
 def why(error: Exception, name: HubName, library: ModuleType) -> str:
     """What the Hub said, in one clause with what to do."""
+    if type(error) is RuntimeError and isinstance(error.__cause__, Exception):  # around the error of an upload
+        error = error.__cause__
     kinds, status = (
         import_module("huggingface_hub.errors"),
         getattr(getattr(error, "response", None), "status_code", None),
@@ -181,6 +191,10 @@ def why(error: Exception, name: HubName, library: ModuleType) -> str:
         return f"the token on this machine is not valid; give another one by {login}"
     if status == 403:
         return f"the token on this machine has no right to that in {name.repository}; give another one by {login}"
+    if status == 412:
+        return f"somebody else changed {name.repository} meanwhile; look at it, and try again"
     if unreachable(error):
         return "it can't be reached from here"
+    if said := getattr(error, "server_message", None):
+        return f"it answered {status}, {brief(str(said).strip().split(chr(10))[0])}"
     return str(error).strip().split("\n")[0] or type(error).__name__

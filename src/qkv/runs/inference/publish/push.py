@@ -103,9 +103,9 @@ def push(
             return Pushed(name.repository, name.revision or MAIN, files)
         try:
             return _upload(library, name, folder, files, private, message)
-        except (OSError, ValueError, huggingface.http_error()) as error:
-            if isinstance(error, Refused):
-                raise
+        except Refused:
+            raise
+        except (OSError, ValueError, RuntimeError, huggingface.http_error()) as error:
             raise Refused(f"the push to {name} failed: {huggingface.why(error, name, library)}") from None
 
 
