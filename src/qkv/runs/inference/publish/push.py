@@ -103,13 +103,13 @@ def push(
             return Pushed(name.repository, name.revision or MAIN, files)
         try:
             return _upload(library, name, folder, files, private, message)
-        except Refused:
+        except PushRefused:
             raise
         except (OSError, ValueError, RuntimeError, huggingface.http_error()) as error:
-            raise Refused(f"the push to {name} failed: {huggingface.why(error, name, library)}") from None
+            raise PushRefused(f"the push to {name} failed: {huggingface.why(error, name, library)}") from None
 
 
-class Refused(ValueError):
+class PushRefused(ValueError):
     """A sentence on why nothing was uploaded."""
 
 
@@ -134,16 +134,16 @@ def _checked(repository: str, revision: str | None, library: ModuleType) -> HubN
 def _check_token(name: HubName, library: ModuleType) -> None:
     """Raise ValueError if there is no token, or one that may not write, before anything long begins."""
     if library.get_token() is None:
-        raise Refused(
+        raise PushRefused(
             "there is no token of the Hub on this machine; `hf auth login` asks for one and keeps it, and HF_TOKEN gives "
             "one for a single command"
         )
     try:
         said = library.HfApi().whoami()
     except (OSError, ValueError, huggingface.http_error()) as error:
-        raise Refused(f"nothing was sent: {huggingface.why(error, name, library)}") from None
+        raise PushRefused(f"nothing was sent: {huggingface.why(error, name, library)}") from None
     if ((said.get("auth") or {}).get("accessToken") or {}).get("role") == "read":
-        raise Refused(
+        raise PushRefused(
             "the token on this machine may only read; make one that may write at https://huggingface.co/settings/tokens, "
             "and give it by `hf auth login`"
         )
@@ -178,7 +178,7 @@ def _upload(
         api.create_branch(name.repository, branch=branch, exist_ok=True)
     there = api.model_info(name.repository, revision=branch)
     if private and there.private is False:
-        raise Refused(
+        raise PushRefused(
             f"{name.repository} exists and is public, and --private is for new repositories; make it private on its page "
             "first, or choose another name"
         )
