@@ -54,7 +54,7 @@ def test_numbers_are_those_of_transformers_to_the_last_bit(kind: str, seed: int)
 def test_smolvlm_has_the_same_places_as_idefics3() -> None:
     from transformers.models.smolvlm.processing_smolvlm import get_image_prompt_string
 
-    from qkv.runs.inference.reading.beside import squares_in_words
+    from qkv.runs.inference.reading.processors import squares_in_words
 
     for rows, columns in ((0, 0), (1, 1), (2, 3), (4, 1)):
         wanted = get_image_prompt_string(rows, columns, 5, "<fake_token_around_image>", "<image>", "<global-img>")

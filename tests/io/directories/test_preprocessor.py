@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from qkv.io.directories.preprocessor import Preprocessor, Within, _read, _size_of
+from qkv.io.directories.preprocessor import Near, Preprocessor, Within, _read, _size_of
 from qkv.io.families import vit
 
 TOWER = vit.vit(image=(8, 8), patch=(4, 4), d_model=4, n_layers=1, n_heads=1, d_ff=4, head=False)
@@ -23,6 +23,22 @@ def test_a_size_within_bounds_is_that_of_transformers(shape: tuple[int, int]) ->
     yolos = pytest.importorskip("transformers.models.yolos.image_processing_pil_yolos")
     theirs = yolos.get_size_with_aspect_ratio_yolos
     assert Within(512, 1333).of(shape) == theirs(shape, 512, 1333)
+
+
+def test_a_size_near_a_pictures_own_is_that_of_transformers() -> None:
+    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
+
+    draw = random.Random(0)
+    for _ in range(500):
+        height, side, least = draw.randint(1, 3000), draw.choice((8, 28, 32)), draw.choice((64, 3136, 65536))
+        shape, most = (height, draw.randint(1 + height // 200, 3000)), least * draw.choice((1, 4, 320))
+        if max(shape) <= 200 * min(shape):
+            assert Near(side, least, most).of(shape) == smart_resize(*shape, side, least, most), (
+                shape,
+                side,
+                least,
+                most,
+            )
 
 
 def test_sides_within_bounds_are_multiples_of_16() -> None:

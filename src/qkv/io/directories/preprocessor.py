@@ -21,20 +21,26 @@ from .layout import PREPROCESSOR, PROCESSOR, read_json, write_json
 
 FILE = PREPROCESSOR
 _HALF = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
+_CLIP = {
+    "image_mean": [0.48145466, 0.4578275, 0.40821073],
+    "image_std": [0.26862954, 0.26130258, 0.27577711],
+}
 USUAL: dict[str, dict[str, Any]] = {
     "ViT": {"size": {"height": 224, "width": 224}, "resample": 2, **_HALF},
     "DeiT": {"size": {"height": 256, "width": 256}, "resample": 3},
     "Siglip": {"size": {"height": 224, "width": 224}, "resample": 3, **_HALF},
+    "Gemma3": {"size": {"height": 224, "width": 224}, "resample": 2, **_HALF},
     "CLIP": {
         "size": {"shortest_edge": 224},
         "crop_size": {"height": 224, "width": 224},
         "do_center_crop": True,
         "resample": 3,
-        "image_mean": [0.48145466, 0.4578275, 0.40821073],
-        "image_std": [0.26862954, 0.26130258, 0.27577711],
+        **_CLIP,
     },
+    "Qwen2VL": {"resample": 3, **_CLIP},
 }
 """What a file leaves out, by the beginning of the name of transformers' class."""
+NARROWEST = 200  # times the shorter side, which Qwen's models read
 _SHORTEST = ("CLIP", "Siglip")  # classes for which one bare number is the shorter side
 
 
@@ -55,15 +61,46 @@ class Within:
 
 
 @dataclass(frozen=True)
+class Near:
+    """A size near a picture's own (Qwen2-VL, Wang et al. 2024): sides that are multiples of `side`, with `least` to `most`
+    pixels in all, whose ratio is nearly the picture's."""
+
+    side: int
+    least: int
+    most: int
+
+    def of(self, shape: tuple[int, ...]) -> Size:
+        area = shape[0] * shape[1]
+        height, width = (round(length / self.side) * self.side for length in shape)
+        if height * width > self.most:
+            scale = math.sqrt(area / self.most)
+            height, width = (max(self.side, math.floor(n / scale / self.side) * self.side) for n in shape)
+        elif height * width < self.least:
+            scale = math.sqrt(self.least / area)
+            height, width = (math.ceil(n * scale / self.side) * self.side for n in shape)
+        return height, width
+
+    @staticmethod
+    def check(shape: tuple[int, ...], where: str) -> None:
+        """Raise ValueError, naming the picture, if a side is more than `NARROWEST` times the other."""
+        if max(shape) / min(shape) > NARROWEST:
+            raise ValueError(
+                f"{where} has {shape[0]:,} × {shape[1]:,} pixels, and this model reads pictures whose longer side is at "
+                f"most {NARROWEST} times the shorter one; cut a piece from it"
+            )
+
+
+@dataclass(frozen=True)
 class Preprocessor:
     """A picture in the model's size, normalized: (x · factor − mean) / std, each number computed as transformers does.
 
-    size: height and width that a picture is resized to; one number is the length of the shorter side; None for no resizing.
+    size: height and width that a picture is resized to; one number is the length of the shorter side; bounds keep the
+          aspect ratio; None for no resizing.
     crop: size of the center crop after that, with black around a picture that is smaller; None for no crop.
     """
 
     color: Color
-    size: Size | int | Within | None
+    size: Size | int | Within | Near | None
     crop: Size | None
     filter: Filter
     mean: tuple[float, ...]
@@ -75,9 +112,14 @@ class Preprocessor:
         """The preprocessor of a model's directory. Raises ValueError if there is none, or one not supported."""
         seen = spec.output.embedding
         assert isinstance(seen, Patches)
+        return cls.with_channels(folder, seen.channels)
+
+    @classmethod
+    def with_channels(cls, folder: Path, channels: int) -> Preprocessor:
+        """As `of`, of a model that reads pictures of so many channels."""
         config, path = config_of(folder)
         try:
-            return _read({key: value for key, value in config.items() if value is not None}, seen.channels)
+            return _read({key: value for key, value in config.items() if value is not None}, channels)
         except KeyError as error:
             raise ValueError(f"{path} lacks {error}") from None
         except (ValueError, TypeError, AttributeError, OverflowError) as error:
@@ -99,6 +141,8 @@ class Preprocessor:
         return by_table(self._drawn(pixels, where), self.mean, self.std, self.factor)
 
     def _drawn(self, pixels: Pixels, where: str) -> Pixels:
+        if isinstance(self.size, Near):
+            self.size.check(pixels.shape[1:], where)
         size = _size_of(pixels.shape[1:], self.size)
         if isinstance(self.size, int):
             check_ratio(pixels.shape[1:], (self.size, self.size), where)
@@ -200,9 +244,11 @@ def _channels(value: Any, channels: int) -> tuple[float, ...]:
     return (float(value),) * channels if isinstance(value, int | float) else tuple(map(float, value))
 
 
-def _sizes(config: Mapping[str, Any], kind: str) -> tuple[Size | int | Within | None, Size | None]:
+def _sizes(config: Mapping[str, Any], kind: str) -> tuple[Size | int | Within | Near | None, Size | None]:
     """The size that pictures are resized to, and the center crop."""
     resizes = config.get("do_resize", True)
+    if kind.startswith("Qwen2VL"):
+        return _near(config), None
     if resizes and (within := _within(config, kind)) is not None:
         return within, None
     size = _size(config["size"], not kind.startswith(_SHORTEST)) if resizes else None
@@ -213,6 +259,25 @@ def _sizes(config: Mapping[str, Any], kind: str) -> tuple[Size | int | Within | 
     if any(side < 1 for one in (size, crop) if one is not None for side in (one if isinstance(one, tuple) else (one,))):
         raise ValueError(f"a size is {size} and the crop {crop}, and sides have at least one pixel")
     return size, crop
+
+
+def _near(config: Mapping[str, Any]) -> Near:
+    """The bounds of a picture's pixels, and the multiple of its sides, for Qwen's models. Older files have keys of their own
+    for the bounds."""
+    if not config.get("do_resize", True):
+        raise ValueError("do_resize is false, and pictures are read in whole squares of patches")
+    size = {"shortest_edge": 56 * 56, "longest_edge": 28 * 28 * 1280} if config.get("size") is None else config["size"]
+    least, most = (
+        config.get("min_pixels", size.get("shortest_edge")),
+        config.get("max_pixels", size.get("longest_edge")),
+    )
+    side = config.get("patch_size", 14) * config.get("merge_size", 2)
+    if any(type(number) is not int or number < 1 for number in (least, most, side)) or most < least:
+        raise ValueError(
+            f"pictures have {brief(least)} to {brief(most)} pixels and sides of a multiple of {brief(side)}; give whole "
+            "numbers from 1 on, the smaller one as shortest_edge and the larger one as longest_edge"
+        )
+    return Near(side, least, most)
 
 
 def _within(config: Mapping[str, Any], kind: str) -> Within | None:
@@ -236,14 +301,14 @@ def _size(sides: Any, square: bool) -> Size | int:
     return (int(sides), int(sides)) if square else int(sides)
 
 
-def _size_of(shape: tuple[int, ...], wanted: Size | int | Within | None) -> Size:
+def _size_of(shape: tuple[int, ...], wanted: Size | int | Within | Near | None) -> Size:
     """The size that a picture of this height and width is resized to."""
     height, width = shape
     if wanted is None:
         return height, width
     if isinstance(wanted, tuple):
         return wanted
-    if isinstance(wanted, Within):
+    if isinstance(wanted, Within | Near):
         return wanted.of(shape)
     longer = int(wanted * max(shape) / min(shape))
     return (longer, wanted) if width <= height else (wanted, longer)

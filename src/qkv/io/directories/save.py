@@ -35,7 +35,7 @@ Format = Literal["hub", "qkv"]
 # fmt: off
 COPIED = (
     "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
-    "preprocessor_config.json", "processor_config.json",
+    "preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json",
 )
 # fmt: on
 """Files of a Hub model that are copied unchanged."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import NamedTuple, Protocol, Self, runtime_checkable
 
 import torch
@@ -36,6 +38,27 @@ class MediaInPlace(NamedTuple):
     ids: list[int]
 
 
+@dataclass(frozen=True)
+class Wording:
+    """What a text with media has beside them, as the processor of a model writes it.
+
+    alone:  what stands before a text without placeholders; by default, the placeholders.
+    reads:  further control tokens that such a text may have.
+    around: the text in the place of a file that becomes so many media, in which the placeholder stands once for each; by
+            default, one placeholder for all.
+    last:   ids after the last medium.
+    end:    the end of the text.
+    framed: whether the tokenizer's special tokens stand around the text.
+    """
+
+    alone: str = ""
+    reads: tuple[str, ...] = ()
+    around: Callable[[int], str] | None = None
+    last: tuple[int, ...] = ()
+    end: str = ""
+    framed: bool = True
+
+
 @dataclass(frozen=True, eq=False)
 class MediumReader:
     """How a model reads one kind of media.
@@ -46,7 +69,8 @@ class MediumReader:
     read:   a file, or what else `data.media.given` takes, as the numbers that the model reads. Raises ValueError.
     tokens: how many vectors numbers of a shape become.
     before, after: ids around the vectors of each medium.
-    cut:    a file as several media, such as the tiles of a picture; by default, it is one.
+    cut:    a file as several media, such as the tiles of a picture, for each of its placeholders; by default, it is one.
+    words:  what else stands in texts with such media.
     """
 
     name: str
@@ -56,14 +80,20 @@ class MediumReader:
     tokens: Callable[[tuple[int, ...]], int]
     before: tuple[int, ...] = ()
     after: tuple[int, ...] = ()
-    cut: Callable[[object], MediaInPlace] | None = None
+    cut: Callable[[object], list[MediaInPlace]] | None = None
+    words: Wording = Wording()
 
-    def place(self, file: object) -> MediaInPlace:
+    def places(self, file: object) -> list[MediaInPlace]:
         """The media of a file. Raises ValueError if it can't be read."""
         if self.cut is not None:
             return self.cut(file)
         numbers = self.read(file)
-        return MediaInPlace([numbers], [*self.before, *[self.token] * self.tokens(numbers.shape), *self.after])
+        return [MediaInPlace([numbers], [*self.before, *[self.token] * self.tokens(numbers.shape), *self.after])]
+
+    def texts(self, found: Sequence[Sequence[MediaInPlace]]) -> list[str] | None:
+        """The texts in the places of files with these media; None if each is the placeholder."""
+        around = self.words.around
+        return None if around is None else [around(len(places)) for places in found]
 
 
 @runtime_checkable
@@ -87,22 +117,48 @@ class PlacedMedia(NamedTuple):
     media: dict[str, list[Array]]
 
 
+Found = Mapping[str, list[list[MediaInPlace]]]
+"""The media of each file, by the names of their kinds."""
+
+
 def placed(ids: Sequence[int], readers: Sequence[MediumReader], files: Files, where: str = "the text") -> PlacedMedia:
-    """Put media in the places of placeholders, one of which stands for each medium.
+    """Put media in the places of placeholders, one of which stands for each file.
 
     Raises ValueError if there are more or fewer files than placeholders, and for a file that can't be read.
     """
-    by_token = {reader.token: reader for reader in readers}
     check_counts({reader.marker: list(ids).count(reader.token) for reader in readers}, readers, files, where)
-    found = {reader.name: [reader.place(file) for file in files.get(reader.name, ())] for reader in readers}
-    left = {name: iter(places) for name, places in found.items()}
-    made, origins = list[int](), list[int]()
+    return spread(ids, readers, found_in(readers, files), where)
+
+
+def found_in(readers: Sequence[MediumReader], files: Files) -> Found:
+    """The media of files. Raises ValueError for a file that can't be read."""
+    return {reader.name: [reader.places(file) for file in files.get(reader.name, ())] for reader in readers}
+
+
+def written(text: str, readers: Sequence[MediumReader], found: Found) -> str:
+    """A text as the processor of a model writes it around the media that were found."""
+    for reader in readers:
+        texts = reader.texts(found[reader.name])
+        if texts is not None:
+            text = "".join(part + more for part, more in zip_longest(text.split(reader.marker), texts, fillvalue=""))
+        text += reader.words.end if found[reader.name] else ""
+    return text
+
+
+def spread(ids: Sequence[int], readers: Sequence[MediumReader], found: Found, where: str = "the text") -> PlacedMedia:
+    """Put the ids of media in the places of placeholders. Raises ValueError if they differ in number."""
+    by_token = {reader.token: reader for reader in readers}
+    places = {reader.name: [place for file in found[reader.name] for place in file] for reader in readers}
+    check_counts({reader.marker: list(ids).count(reader.token) for reader in readers}, readers, places, where)
+    left, made, origins = {name: deque(some) for name, some in places.items()}, list[int](), list[int]()
     for i, token in enumerate(ids):
         reader = by_token.get(token)
-        span = [token] if reader is None else next(left[reader.name]).ids
+        span = [token] if reader is None else left[reader.name].popleft().ids
+        if reader is not None and not left[reader.name]:
+            span = [*span, *reader.words.last]
         made += span
         origins += [i] * len(span)
-    media = {name: [numbers for place in places for numbers in place.media] for name, places in found.items() if places}
+    media = {name: [numbers for place in some for numbers in place.media] for name, some in places.items() if some}
     return PlacedMedia(made, origins, media)
 
 
@@ -165,12 +221,13 @@ def beside(texts: Sequence[str], readers: Sequence[MediumReader], files: Files) 
     """
     given = {name: list(some) for name, some in files.items() if len(some)}
     markers = {reader.name: reader.marker for reader in readers}
+    alone = {reader.name: reader.words.alone or reader.marker for reader in readers}
     if unknown := [name for name in given if name not in markers]:
         check_counts(
             {reader.marker: 0 for reader in readers}, readers, {unknown[0]: given[unknown[0]]}, _counted(texts)
         )
     missing = [name for name in given if not any(markers[name] in text for text in texts)]
-    before = "".join(markers[name] * (len(given[name]) if len(texts) == 1 else 1) for name in missing)
+    before = "".join(alone[name] * (len(given[name]) if len(texts) == 1 else 1) for name in missing)
     texts = [before + text for text in texts]
     shares = {name: list(_shares(texts, name, marker, given.get(name, []))) for name, marker in markers.items()}
     return [

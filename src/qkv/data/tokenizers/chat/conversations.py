@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from itertools import accumulate
-from typing import Any
+from itertools import accumulate, zip_longest
+from typing import Any, NamedTuple
 
 import tokenizers
 from tokenizers import AddedToken
 
-from ....core.spec import brief, nearest
+from ....core.spec import brief, counted, nearest
 from ..pipelines import any_of
 from ..tokenizer_json import encoding_errors
 from .messages import ROLES, Messages, Tools, check_messages, check_private, check_tools, joined
@@ -28,6 +28,15 @@ BEGINS, ENDS = "\ue0f3", "\ue0f4"  # around the number of a control token from t
 THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 """Fields of an assistant's message with what it thought before its reply."""
 _AFTER_THE_END = re.compile(rf"(?<={ENDS})\s+\Z")
+
+
+class Places(NamedTuple):
+    """The places of media of one kind: their token, the text in each place if it is not the token alone, and what ends a
+    conversation with such media."""
+
+    token: str
+    texts: Sequence[str] | None = None
+    end: str = ""
 
 
 class Conversations:
@@ -54,18 +63,37 @@ class Conversations:
         self,
         messages: Messages,
         tools: Tools = None,
-        places: Mapping[str, str] | None = None,
+        places: Mapping[str, Places] | None = None,
         variables: Mapping[str, Any] | None = None,
     ) -> list[int]:
         """Return the ids of a conversation up to the model's reply. `tools` describe (as JSON schemas) the functions
-        that the model may call; `places` are the tokens of media, one for each picture or sound, by their kinds;
+        that the model may call; `places` are those of media, one for each picture or sound, by their kinds;
         `variables` are values of the template's other variables. Raises ValueError if the conversation ends with the
         assistant, for a part of a kind that has no place, and for a variable that the template does not have."""
-        checked, tools = self._checked(messages, places), self._checked_tools(tools)
+        places = places or {}
+        checked = self._checked(messages, {kind: place.token for kind, place in places.items()})
+        tools = self._checked_tools(tools)
         if checked[-1]["role"] == "assistant":
             raise ValueError("the last message is the assistant's; end with a message to reply to")
         values = self._checked_variables(variables or {})
-        return self._encoded([TextPart(self.template.render(checked, prompt=True, tools=tools, **values), False)])[0]
+        text = self.template.render(checked, prompt=True, tools=tools, **values)
+        for place in places.values():
+            text = self._filled(text, place) + place.end
+        return self._encoded([TextPart(text, False)])[0]
+
+    def _filled(self, text: str, place: Places) -> str:
+        """A rendered conversation with its texts in the places of media. Raises ValueError if they differ in number."""
+        if place.texts is None:
+            return text
+        twin = self._twins.get(place.token, place.token)
+        parts = re.split(f"(?<!{GUARD}){re.escape(place.token)}|{re.escape(twin)}", text)
+        if len(parts) != len(place.texts) + 1:
+            raise ValueError(
+                f"the chat template writes {counted(len(parts) - 1, 'place')} {place.token} for "
+                f"{counted(len(place.texts), 'part')} of that kind; give the tokenizer the template of its model"
+            )
+        texts = [one.replace(place.token, twin) for one in place.texts]
+        return "".join(part + more for part, more in zip_longest(parts, texts, fillvalue=""))
 
     def row(
         self, messages: Messages, tools: Tools = None, places: Mapping[str, str] | None = None

@@ -76,7 +76,7 @@ def _spans(
     for medium, reader in zip(run.media, _by_medium(run), strict=True):
         at, arrays = 0, found.get(medium.name, ())
         for number, array in enumerate(arrays, 1):
-            start, count = ids.index(reader.token, at), reader.tokens(array.shape)
+            start, count = ids.index(medium.token, at), reader.tokens(array.shape)
             at, grid = start + count, _grid(medium, array.shape)
             if grid is not None and grid.tokens == count:
                 name = medium.name if len(arrays) == 1 else f"{medium.name} {number}"

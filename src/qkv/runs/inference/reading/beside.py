@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from ....core import several
 from ....core.spec import brief, counted
 from ....data.batching.numpy_batch import Array
-from ....data.media import given
-from ....data.media.square_pictures import SquarePictures
 from ....data.readers.jsonl import with_paths
+from ....data.tokenizers.chat.conversations import Places
 from ....data.tokenizers.chat.messages import Messages, Tools, check_messages, files_in, messages_in
-from ....io.directories.preprocessor import Preprocessor, config_of
-from ....nn.layers.patches import Patches
-from ....nn.models.joint import Medium, Tower
-from ....nn.models.transformer import Transformer
+from ....data.tokenizers.pipelines import any_of
+from ....data.tokenizers.tokenizer import Tokenizer
 from ...tasks import media
-from ...tasks.media import MediaInPlace, MediumReader, ReadsMedia, TextWithFiles
+from ...tasks.media import Files, MediumReader, PlacedMedia, ReadsMedia, TextWithFiles
 from .. import unknown_words
 from ..loaded import LoadedModel, TextMedia
+from .processors import marker_of, of_directory
 
 Given = Sequence[object] | object | None
 """Files of one kind: a path, the bytes of a file, an array, a picture of Pillow, or a list of these."""
-
-FAKE, WHOLE, TILE = "<fake_token_around_image>", "<global-img>", "<row_{}_col_{}>"
-"""Tokens of Idefics 3 and SmolVLM: before each tile and around a whole picture, then which of them it is."""
-_MOST_TILES = 6  # in a row and in a column, for which there are tokens
 
 
 def readers_of(run: LoadedModel) -> tuple[MediumReader, ...]:
@@ -43,7 +35,7 @@ def readers_of(run: LoadedModel) -> tuple[MediumReader, ...]:
         raise ValueError(f"{run.name} reads no pictures or sounds in the places of tokens; leave them out")
     if isinstance(task, ReadsMedia):
         return task.media_readers(run.words)
-    return tuple(_of_directory(run, medium) for medium in seen)
+    return tuple(of_directory(run, medium) for medium in seen)
 
 
 def files_of(images: Given = None, sounds: Given = None) -> dict[str, list[object]]:
@@ -64,6 +56,8 @@ def read(
         texts = beside(run, several.texts(texts), files)
     if any(isinstance(text, TextWithFiles) for text in texts) or _has_places(run, texts):
         rows, found = prompts(run, texts)
+        names = any_of(name for reader in readers_of(run) for name in (reader.marker, *reader.words.reads))
+        texts = [names.sub("", text) for text in texts]
     else:
         rows, found = list(map(run.encode, several.texts(texts))), []
     unknown_words.warn(run, texts, rows)
@@ -72,7 +66,7 @@ def read(
 
 def _has_places(run: LoadedModel, texts: Sequence[str]) -> bool:
     """Whether a text has a placeholder of a medium that the run reads."""
-    names = [run.words.raw.id_to_token(medium.token) for medium in run.media]
+    names = {name for medium in run.media for name in (marker_of(run, medium), run.words.raw.id_to_token(medium.token))}
     return any(name in text for name in names if name for text in several.texts(texts))
 
 
@@ -90,12 +84,21 @@ def prompts(run: LoadedModel, texts: Sequence[str]) -> tuple[list[list[int]], li
     readers, task = readers_of(run), run.trained_on
     if isinstance(task, ReadsMedia):
         return media.asked(task, texts, run.words)
-    tokenizer = run.words.reading(*(reader.marker for reader in readers))
-    found = [
-        media.placed(run.encode(text, tokenizer), readers, getattr(text, "files", {}), f"the text {brief(text[:60])}")
-        for text in texts
-    ]
+    tokenizer = run.words.reading(*(name for reader in readers for name in (reader.marker, *reader.words.reads)))
+    found = [_placed(run, text, readers, tokenizer) for text in texts]
     return [one.ids for one in found], [one.media for one in found]
+
+
+def _placed(run: LoadedModel, text: str, readers: Sequence[MediumReader], tokenizer: Tokenizer) -> PlacedMedia:
+    """The ids of a text as the processor of a directory writes it, and its media."""
+    files: Files = getattr(text, "files", {})
+    counts, where = {reader.marker: text.count(reader.marker) for reader in readers}, f"the text {brief(text[:60])}"
+    media.check_counts(counts, readers, files, where)
+    found = media.found_in(readers, files)
+    whole = media.written(text, readers, found)
+    framed = not files or all(reader.words.framed for reader in readers)
+    ids = run.encode(whole, tokenizer) if framed else tokenizer.encode(whole)
+    return media.spread(ids, readers, found, where)
 
 
 def conversation(run: LoadedModel, messages: Messages, tools: Tools = None) -> tuple[list[int], dict[str, list[Array]]]:
@@ -104,10 +107,16 @@ def conversation(run: LoadedModel, messages: Messages, tools: Tools = None) -> t
     Raises ValueError for a part that the run doesn't read, and for a file that can't be read.
     """
     template, readers = run.words.chat, readers_of(run) if run.media else ()
-    ids = template.prompt(messages, tools, {reader.name: reader.marker for reader in readers})
     if not readers:
-        return ids, {}
-    one = media.placed(ids, readers, files_in(check_messages(messages)), "the conversation")
+        return template.prompt(messages, tools, {}), {}
+    found = media.found_in(readers, files_in(check_messages(messages)))
+    places = {
+        reader.name: Places(
+            reader.marker, reader.texts(found[reader.name]), reader.words.end * bool(found[reader.name])
+        )
+        for reader in readers
+    }
+    one = media.spread(template.prompt(messages, tools, places), readers, found, "the conversation")
     return one.ids, one.media
 
 
@@ -168,69 +177,3 @@ def with_files(
         for part, file in zip(places, given_files, strict=True):
             part[name] = file
     return checked
-
-
-# -- models of the Hub ---------------------------------------------------------------------------------------------------
-
-
-def _of_directory(run: LoadedModel, medium: Medium) -> MediumReader:
-    """Pictures as the processor of a directory reads them: in one size, or in tiles and then whole."""
-    tower = medium.reads
-    if medium.name != "image" or not isinstance(tower, Tower):
-        raise ValueError(
-            f"{run.name} doesn't say how files become what its medium {medium.name} reads; give numbers to "
-            f'model.generate(ids, media={{"{medium.name}": …}})'
-        )
-    if run.path is None:
-        raise ValueError(
-            f"{run.name} has no directory with a preprocessor_config.json, which says how it reads pictures"
-        )
-    processor, words = _processor(run.path, tower), run.words
-
-    def read(file: object) -> Array:
-        return np.asarray(processor.numbers(given.picture(file, processor.color)))
-
-    marker = words.raw.id_to_token(medium.token)
-    if marker is None:
-        raise ValueError(f"{run.name} has no token {medium.token} in its tokenizer, the place of a picture")
-    cut = _squares(run, medium, marker, processor) if isinstance(processor, SquarePictures) else None
-    return MediumReader("image", marker, medium.token, read, medium.tokens_of, cut=cut)
-
-
-def _squares(
-    run: LoadedModel, medium: Medium, marker: str, processor: SquarePictures
-) -> Callable[[object], MediaInPlace]:
-    """A function that reads a picture as Idefics 3 and SmolVLM do: as its tiles, row by row, and the whole of it."""
-    names = [TILE.format(row, column) for row in range(1, _MOST_TILES + 1) for column in range(1, _MOST_TILES + 1)]
-    known = [name for name in (marker, FAKE, WHOLE, *names) if run.words.raw.token_to_id(name) is not None]
-    tokenizer = run.words.reading(*known)
-
-    def cut(file: object) -> MediaInPlace:
-        made = processor.squares(given.picture(file, processor.color))
-        text = squares_in_words(made.rows, made.columns, marker * medium.tokens_of(made.numbers.shape[1:]))
-        return MediaInPlace(list(made.numbers), tokenizer.encode(text))
-
-    return cut
-
-
-def squares_in_words(rows: int, columns: int, square: str) -> str:
-    """The text in the place of a picture: each row of tiles on a line, an empty line, and the whole picture; `square` is the
-    text of one square."""
-    tiles = (
-        "".join(f"{FAKE}{TILE.format(row, column)}{square}" for column in range(1, columns + 1)) + "\n"
-        for row in range(1, rows + 1)
-    )
-    return "".join(tiles) + "\n" * (rows > 0) + f"{FAKE}{WHOLE}{square}{FAKE}"
-
-
-def _processor(folder: Path, tower: Tower) -> Preprocessor | SquarePictures:
-    """How pictures become numbers. Raises ValueError if the directory doesn't say it."""
-    patches = tower.stack.embedding
-    config, path = config_of(folder)
-    try:
-        squares = SquarePictures.of(config, patches.channels) if isinstance(patches, Patches) else None
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-    if squares is None:
-        return Preprocessor.of(folder, Transformer(d_model=tower.width, encoder=tower.stack, head=None))
-    return squares
