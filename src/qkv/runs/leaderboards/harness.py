@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lm_eval import utils
-from lm_eval.api.instance import Instance
-from lm_eval.api.model import TemplateLM
-from tqdm import tqdm
-
+from ...core.optional_libraries import is_installed, need
 from ...core.spec import brief, counted
 from ...generation import Generation
 from ...generation.log_likelihood import Scores, score
 from ..inference.run import Run, load
 from ..inference.uses import check
 from .shared_prompts import score_continuations
+
+if TYPE_CHECKING:
+    from lm_eval.api.instance import Instance
+
+if is_installed("lm_eval"):
+    from lm_eval.api.model import TemplateLM
+else:
+    TemplateLM = object
 
 UNBOUNDED = 2048  # tokens, of models whose context has no end; as by the harness
 MAX_GEN_TOKS = 256  # tokens of an output, for tasks that give no number; as by the harness
@@ -57,6 +61,7 @@ class HarnessModel(TemplateLM):  # type: ignore[misc]  # the harness has no type
         device: str = "auto",
         show_progress: bool = True,
     ) -> None:
+        need("qkv.lm_eval", "lm_eval")
         super().__init__()
         self.run = pretrained if isinstance(pretrained, Run) else load(str(pretrained), device)
         check(self.run, "score")
@@ -145,6 +150,8 @@ class HarnessModel(TemplateLM):  # type: ignore[misc]  # the harness has no type
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
         """The log-likelihood of each whole text, in windows as wide as the context."""
+        from lm_eval import utils
+
         windows: list[Request] = []
         of: list[int] = []
         for i, request in enumerate(requests):
@@ -210,6 +217,8 @@ class HarnessModel(TemplateLM):  # type: ignore[misc]  # the harness has no type
 
     def _chunks(self, order: Sequence[int], what: str, quiet: bool, size: int = CHUNK) -> Iterator[Sequence[int]]:
         """Parts of the requests, with a progress bar."""
+        from tqdm import tqdm
+
         with tqdm(total=len(order), desc=what, disable=quiet or not self.show_progress) as bar:
             for start in range(0, len(order), size):
                 yield order[start : start + size]
