@@ -163,7 +163,8 @@ def test_nothing_imports_the_storeys_that_can_be_left_out():
 WITHOUT = """
 import sys
 from pathlib import Path
-import qkvfrom qkv.cli import main
+import qkv
+from qkv.cli import main
 from qkv.data.tokenizers.tokenizer import train
 
 assert not (Path(qkv.__file__).parent / "lab").exists() and Path(qkv.__file__).is_relative_to(sys.argv[1])
