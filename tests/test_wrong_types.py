@@ -113,6 +113,7 @@ def calls(place: Path) -> dict[str, Call]:
         "explain": (qkv.explain, {"name": "attention", "run": gpt, "text": "ab"}),
         "Run.save": (gpt.save, {"path": str(new), "to": "qkv"}),
         "Run.save_pretrained": (gpt.save_pretrained, {"path": str(new), "to": "qkv"}),
+        "Run.push": (gpt.push, {"repository": "a/b", "dry_run": True}),
         "Tokenizer.save": (tokenizer.save, {"path": str(new)}),
         "Tokenizer.load": (Tokenizer.load, {"path": str(new)}),
         "Tokenizer.encode": (tokenizer.encode, {"text": "ab"}),

@@ -230,7 +230,7 @@ def test_whether_the_next_sentence_follows(name: str, tmp_path: Path) -> None:
 def test_there_and_back(name: str, tmp_path: Path) -> None:
     both = pair(name)
     saved = both.run.save(tmp_path / "saved", to="hub")
-    assert {path.name for path in saved.iterdir()} == {"config.json", "model.safetensors"}
+    assert {path.name for path in saved.iterdir()} == {"README.md", "config.json", "model.safetensors"}
     config = json.loads((both.folder / "config.json").read_text())
     assert json.loads((saved / "config.json").read_text()) == config
     before, after = (published(both.case, load_file(path / "model.safetensors")) for path in (both.folder, saved))
