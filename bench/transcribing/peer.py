@@ -57,11 +57,12 @@ def faster_whisper(model: str, precision: str, threads: int) -> Transcribe:
     place = converted(Path(model))
     types = {"fp32": "float32", "int8": "int8"}
     run = WhisperModel(str(place), device="cpu", compute_type=types[precision], cpu_threads=threads, num_workers=1)
+    if not run.model.is_multilingual:  # known by an empty word; without it, the prompt names no language and no task
+        raise ValueError(f"CTranslate2 takes the model for an English one; remove {place.parent} so it is made anew")
     never = json.loads(Path(model, "generation_config.json").read_text())["suppress_tokens"]
 
     def transcribe(wave: Any, new: int, beams: int) -> list[Ids]:
-        # CTranslate2 writes half of the length that is left with the prompt of 4 tokens, without the last one
-        length = 2 * (new + 1) - 4
+        length = 2 * new - 4  # CTranslate2 writes half of this and of the prompt's 4 tokens
         segments, _ = run.transcribe(
             wave, language="en", beam_size=beams, best_of=1, patience=1, temperature=0.0, without_timestamps=True,
             condition_on_previous_text=False, compression_ratio_threshold=None, log_prob_threshold=None,
