@@ -42,7 +42,11 @@ def write_tokenizer(folder: Path) -> None:
     from qkv.runs.inference.transcribe.languages import CODES
 
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    words = [*letters, *(f"Ġw{i}" for i in range(TEXT - len(letters) - 1)), ""]  # multilingual ones end with an empty word
+    words = [
+        *letters,
+        *(f"Ġw{i}" for i in range(TEXT - len(letters) - 1)),
+        "",
+    ]  # multilingual ones end with an empty word
     raw = Tokenizer(models.BPE({word: i for i, word in enumerate(words)}, []))
     raw.pre_tokenizer, raw.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     languages = [code for code in dict.fromkeys(CODES.values()) if code != "yue"]
