@@ -79,7 +79,7 @@ def _gguf(run: Run, target: Path, settings: Settings) -> str:
 
 
 def _pooling(run: Run) -> str | None:
-    """How sentence-transformers' files beside an encoder pool its states. Warns about modules after pooling."""
+    """Return how sentence-transformers' files beside an encoder pool its states. Raises ValueError for other modules."""
     from ..io.directories import sentence_transformers
 
     settings = None if run.path is None else sentence_transformers.read(run.path, run.allow_pickle)

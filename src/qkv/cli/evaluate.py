@@ -164,9 +164,9 @@ def _evaluate_tasks(
 
     wrong = next((name for name, value in others.items() if value), None)
     if wrong is not None:
-        raise ValueError(f"{wrong} is for the data of a run, and --tasks have their own; leave one of them out")
+        raise ValueError(f"{wrong} applies to the run's own data, but --tasks bring their own; remove one of them")
     if len(runs) > 1:
-        raise ValueError(f"--tasks evaluates one run, not {len(runs)}; evaluate them one by one")
+        raise ValueError(f"--tasks takes one run, not {len(runs)}; evaluate one run at a time")
     limit = None if max_examples is None else _number(max_examples)
     given = {name: value for name, value in options.items() if value is not None}
     names = [name.strip() for name in tasks.split(",") if name.strip()]

@@ -157,7 +157,7 @@ def test_variables_of_the_template(client: TestClient) -> None:
     [
         ({"model": "none"}, "no place for tools"),
         ({"model": "unknown"}, "a form that is not known here"),
-        ({"tools": None, "tool_choice": "required"}, "there are no tools"),
+        ({"tools": None, "tool_choice": "required"}, "the request has no tools"),
         ({"tool_choice": {"type": "function", "function": {"name": "wether"}}}, "weather"),
         ({"tool_choice": {"type": "custom"}}, "tool_choice is"),
         ({"tool_choice": "maybe"}, "tool_choice"),

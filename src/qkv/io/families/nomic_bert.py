@@ -93,8 +93,8 @@ class NomicActivation(Key):
 
 @dataclass(frozen=True)
 class NomicRope(Rope):
-    """The field `position`. The published configurations have keys for the base, the rotated fraction and the factor of
-    dynamic scaling, which begins at `max_trained_positions`."""
+    """The field `position`. Published configurations have keys for the base, the rotated fraction and the factor of dynamic
+    scaling. Scaling starts at `max_trained_positions`."""
 
     base: float = 1000.0
 

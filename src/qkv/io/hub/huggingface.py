@@ -19,7 +19,7 @@ from .files import INDEX, PICKLE, PICKLE_INDEX, WEIGHTS
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 SETTINGS = ["*.json", "*.jinja", "*.model", "vocab.txt", "merges.txt"]  # everything small that a model may need
 MODULES = ("Pooling", "Dense", "LayerNorm", "Normalize")
-"""Modules of sentence-transformers whose files are downloaded."""
+"""The sentence-transformers modules whose files are downloaded."""
 
 
 class HubName(NamedTuple):
@@ -51,7 +51,7 @@ def named(name: str, revision: str | None = None) -> HubName | None:
 
 
 def in_cache(name: HubName) -> bool:
-    """Whether the Hub's cache on this machine holds something of a repository."""
+    """Return whether the local Hub cache holds any file of a repository."""
     home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
     cache = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub").expanduser()
     return (cache / f"models--{name.repository.replace('/', '--')}").is_dir()

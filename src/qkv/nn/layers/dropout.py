@@ -48,8 +48,9 @@ class _Dropout(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
         own, of_added = ctx.dtypes
-        d_x = _Dropout.apply(grad, None, ctx.mask)  # so it has a gradient too
-        return d_x.to(own), None if of_added is None else grad.to(of_added), None
+        again = torch.is_grad_enabled()  # the gradient is to be differentiated again
+        d_x = _Dropout.apply(grad, None, ctx.mask).to(own) if again else _masked(grad, None, ctx.mask, own)
+        return d_x, None if of_added is None else grad.to(of_added), None
 
 
 def _masked(x: Tensor, added: Tensor | None, mask: DropoutMask, dtype: torch.dtype) -> Tensor:

@@ -6,7 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from importlib.metadata import version
 from pathlib import Path
@@ -53,7 +53,7 @@ class TaskScores:
 
     def to_json(self) -> str:
         """Return everything but `report` as JSON."""
-        fields = asdict(self)
+        fields = asdict(replace(self, report={}))
         del fields["report"]
         return json_files.dumps(fields, indent=2)
 

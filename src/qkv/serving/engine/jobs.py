@@ -1,4 +1,4 @@
-"""Jobs of the engine that are no decoding; like jobs that wait at the same time are computed as one batch."""
+"""Engine jobs other than decoding. Jobs of the same kind that wait at the same time are computed as one batch."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def alone(work: Callable[[], Result]) -> Job[None, Result]:
 
 
 class Jobs:
-    """The jobs that wait, in order. It isn't locked: the engine does that."""
+    """The waiting jobs, in order. Not thread-safe: the engine holds the lock."""
 
     def __init__(self) -> None:
         self._waiting: deque[Job] = deque()  # type: ignore[type-arg]

@@ -42,7 +42,7 @@ class ChatFields(SamplingFields):
         """The form of calls in replies; None if there are none. Raises ValueError if the template has none."""
         if self.tool_choice == "none" or not self.tools:
             if self.tool_choice not in (None, "none", "auto"):
-                raise ValueError("tool_choice asks for a call, and there are no tools; give tools")
+                raise ValueError("tool_choice requires a call, but the request has no tools; add tools")
             return None
         return CallForm.of(words)
 

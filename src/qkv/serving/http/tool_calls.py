@@ -167,7 +167,7 @@ class CallForm:
         return " ".join(f"<[{ids[each]}]>" if each in ids else json.dumps(each) for each in pieces if each)
 
     def spelled(self, words: Tokenizer, ids: Sequence[int], stop: Sequence[str] = ()) -> str:
-        """The text of a reply with the special tokens of its calls."""
+        """Return the text of a reply, including the special tokens that mark calls."""
         text, run = "", list[int]()
         for i in ids:
             if i in self.markers:

@@ -21,7 +21,7 @@ def seed_all(seed: int) -> None:
 
 
 def seed_rank(seed: int, number: int, alike: bool) -> None:
-    """`seed_all` on one of several ranks with different rows of a batch.
+    """Seed one of several ranks that have different rows of a batch, as `seed_all` does.
 
     alike: PyTorch's generator for the CPU draws the same numbers on all of them. Masks of dropout, which differ by the
     number of the row in the batch, are then independent of the ranks.

@@ -48,7 +48,7 @@ class RowsOf:
 
 @torch.no_grad()
 def bare_encoder(model: TransformerModel) -> TransformerModel:
-    """The encoder of a model as it stands in a GGUF file, with the same hidden states. Warns about a head that is left out.
+    """Return the encoder as a GGUF file stores it, with the same hidden states. Warns if a head is left out.
 
     Raises ValueError for a head that is no language model's.
     """

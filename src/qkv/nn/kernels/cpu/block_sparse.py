@@ -44,7 +44,7 @@ class BlockSparse:
         return self._by_row(native.backward, tensors)
 
     def _by_row(self, kernel: Callable[..., _Results], tensors: tuple[Tensor | None, ...]) -> _Results:
-        """The results of a kernel for all rows at once, or for each row with its plans."""
+        """Run a kernel on all rows at once, or on each row with its own plans."""
         if len(self.rows) == 1:
             return kernel(*tensors, self.rows[0], self.scale, self.options)
         parts: list[tuple[Tensor, ...]] = []

@@ -75,21 +75,20 @@ def drops(request: Request) -> bool:
         return False
     if not block_sparse.native.fits(q, k, v):
         return False
-    return not _has_memory(q, k, v) or _dropping(request) is not None
+    return not _needs_no_operator(q, k, v) or _dropping(request) is not None
 
 
-def _has_memory(*tensors: Tensor) -> bool:
-    """Whether nothing watches PyTorch's operators, so a kernel may read the tensors without one."""
+def _needs_no_operator(*tensors: Tensor) -> bool:
+    """Whether nothing watches PyTorch's operators, so a kernel may read the tensors directly."""
     return is_eager(*tensors) and not torch._C._len_torch_dispatch_stack()
 
 
 def _direct(request: Request) -> Kernel | None:
-    """The C++ kernel that serves a request with dropout, if no operator is needed. It draws a seed."""
-    if not drops(request) or not _has_memory(request.q, request.k, request.v):
+    """Return the C++ kernel that serves a request with dropout, with a new seed; None if an operator is needed."""
+    if not _needs_no_operator(request.q, request.k, request.v) or not drops(request):
         return None
     planned = _dropping(request)
-    if planned is None:
-        return None
+    assert planned is not None, "`drops` says that there are plans"
     plans, slopes, lengths = planned
     mask = DropoutMask(int(draw_seed()), levels(request.dropout))
     options = BlockSparseOptions(slopes, lengths, mask.seed, mask.dropped, mask.row)

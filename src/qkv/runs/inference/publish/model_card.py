@@ -51,7 +51,7 @@ def model_card(
 
 
 def _evaluation(run: LoadedModel) -> dict[str, Any]:
-    """What the run's directory says about its model; nothing if the weights are not those that were measured."""
+    """Return the evaluation in the run's directory; nothing if there is none."""
     if run.path is None or not (run.path / EVALUATION).is_file():
         return {}
     found = read_json(run.path / EVALUATION)
