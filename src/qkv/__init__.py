@@ -21,7 +21,7 @@ _HOME = {
         *["Chunks", "RandomBlocks", "Neighborhood", "Axial", "ByHead"],
     ],
     "nn.patterns.bigbird": ["BigBird"],
-    "nn.layers.patches": ["Patches", "States", "GridPosition", "masked_layout"],
+    "nn.layers.patches": ["Patches", "States", "GridPosition", "Projector", "masked_layout"],
     "nn.positions.base": ["Position"],
     "nn.positions.absolute": ["NoPosition", "Sinusoidal", "Learned"],
     "nn.positions.rotary": ["Rotary"],
@@ -72,7 +72,7 @@ _HOME = {
     "nn.attention.performer": ["Performer"],
     "nn.models.placement": ["Placement", "DeepNorm", "Norms"],
     "nn.models.replace": ["replace"],
-    "nn.models.joint": ["Joint", "Medium", "Tower", "Projector", "with_media"],
+    "nn.models.joint": ["Joint", "Medium", "Tower", "with_media"],
     "nn.models.stack": ["Stack"],
     "nn.models.transformer": ["Transformer", "TransformerModel"],
     "nn.models.heads.vision": ["ImageClassifier", "PixelDecoder", "MaskTokens", "Detector"],
@@ -183,6 +183,7 @@ if TYPE_CHECKING:  # `as` marks a name as exported
     from .nn.layers.norm import RMSNorm as RMSNorm
     from .nn.layers.patches import GridPosition as GridPosition
     from .nn.layers.patches import Patches as Patches
+    from .nn.layers.patches import Projector as Projector
     from .nn.layers.patches import States as States
     from .nn.layers.patches import masked_layout as masked_layout
     from .nn.models.block import Block as Block
@@ -201,7 +202,6 @@ if TYPE_CHECKING:  # `as` marks a name as exported
     from .nn.models.initialization import T5Normal as T5Normal
     from .nn.models.joint import Joint as Joint
     from .nn.models.joint import Medium as Medium
-    from .nn.models.joint import Projector as Projector
     from .nn.models.joint import Tower as Tower
     from .nn.models.joint import with_media as with_media
     from .nn.models.placement import DeepNorm as DeepNorm

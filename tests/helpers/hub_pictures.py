@@ -128,14 +128,17 @@ def _gemma3(kind: str, tokenizer: Any, images: dict[str, Any]) -> tuple[Any, Any
 def _qwen(kind: str, tokenizer: Any, images: dict[str, Any]) -> tuple[Any, Any]:
     import transformers
 
-    name = {"qwen2_vl": "Qwen2VL", "qwen2_5_vl": "Qwen2_5_VL"}[kind]
+    name = {"qwen2_vl": "Qwen2VL", "qwen2_5_vl": "Qwen2_5_VL", "qwen3_vl": "Qwen3VL"}[kind]
     size = {"shortest_edge": 80, "longest_edge": 400}
     seen = transformers.Qwen2VLImageProcessorPil(**{"size": size, "patch_size": 4, **images})
     text = {**_text(tokenizer, ""), "rope_parameters": {"rope_type": "default", "rope_theta": 100.0}}
     text["rope_parameters"]["mrope_section"] = [1, 1, 1]
     del text["model_type"]
     vision: dict[str, Any] = {"depth": 2, "num_heads": 2, "patch_size": 4}
-    if kind == "qwen2_vl":
+    if kind == "qwen3_vl":
+        vision |= {"hidden_size": 16, "intermediate_size": 20, "out_hidden_size": 24, "num_position_embeddings": 16}
+        vision["deepstack_visual_indexes"], text["head_dim"] = [0, 1], 6
+    elif kind == "qwen2_vl":
         vision |= {"embed_dim": 16, "mlp_ratio": 2, "hidden_size": 24}
     else:
         vision |= {"hidden_size": 16, "intermediate_size": 20, "out_hidden_size": 24, "window_size": 16}

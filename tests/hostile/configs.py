@@ -74,6 +74,14 @@ _OF_QWEN = {
 QWEN_VISION: dict[str, dict[str, Any]] = {
     "qwen2_vl": {**_OF_QWEN, "embed_dim": 16, "hidden_size": 16, "mlp_ratio": 2},
     "qwen2_5_vl": {**_OF_QWEN, "hidden_size": 16, "out_hidden_size": 16, "intermediate_size": 24, "window_size": 8},
+    "qwen3_vl": {
+        **_OF_QWEN,
+        "hidden_size": 16,
+        "out_hidden_size": 16,
+        "intermediate_size": 24,
+        "num_position_embeddings": 16,
+        "deepstack_visual_indexes": [0],
+    },
 }
 LINEAR = {"rope_type": "linear", "factor": 2.0, "rope_theta": 1000.0, "partial_rotary_factor": 1.0}
 YARN = {**LINEAR, "rope_type": "yarn", "original_max_position_embeddings": 16, "beta_fast": 8.0, "beta_slow": 1.0}
@@ -120,10 +128,10 @@ def base(name: str, rope: dict[str, Any] | None = None) -> dict[str, Any]:
         config["image_size"] = 32
     if name in ("clip", "siglip"):
         config["text_config"] |= {"eos_token_id": 3} if name == "clip" else {"projection_size": 8}
-    if name in ("paligemma", "gemma3", "qwen2_vl", "qwen2_5_vl"):
-        config["text_config"] |= {"num_key_value_heads": 1} | ({} if "qwen" in name else {"head_dim": 8})
+    if name in ("paligemma", "gemma3", *QWEN_VISION):
+        config["text_config"] |= {"num_key_value_heads": 1} | ({} if "qwen2" in name else {"head_dim": 8})
         config |= {"paligemma": {"projection_dim": 16}, "gemma3": {"mm_tokens_per_image": 4}}.get(name, {})
-        config["vision_config"] = QWEN_VISION.get(name, config["vision_config"])
+        config["vision_config"] = copy.deepcopy(QWEN_VISION.get(name, config["vision_config"]))
     if name == "gpt_neox":
         config["rotary_pct"] = 0.5
     if name == "falcon":

@@ -57,9 +57,18 @@ def drawn(model: Any, seed: int, scale: float = 0.3) -> Any:
     return model
 
 
-def check(theirs: Any, given: Given, alone: Given, folder: Path, untrained: str = "-") -> None:
-    """Compare logits, gradients of a row `alone`, generations, and directories both ways. Parameters of theirs whose names
-    contain `untrained` are left out."""
+def check(
+    theirs: Any,
+    given: Given,
+    alone: Given,
+    folder: Path,
+    untrained: str = "-",
+    tokens: int = 8,
+    close: float = 3e-5,
+    widths: Sequence[int] = (1, 3),
+) -> None:
+    """Compare logits, gradients of a row `alone`, generations of so many tokens with beams of `widths`, and directories both
+    ways. Parameters of theirs whose names contain `untrained` are left out."""
     theirs.save_pretrained(folder / "theirs")
     ours = qkv.load(folder / "theirs", dtype="float64").model
     layout, real = given.marked, given.layout.valid
@@ -67,9 +76,9 @@ def check(theirs: Any, given: Given, alone: Given, folder: Path, untrained: str 
     with torch.no_grad():
         expected = theirs(input_ids=given.ids, attention_mask=given.mask, **given.inputs).logits
         found = ours(given.ids, layout=layout, media=given.media)
-        torch.testing.assert_close(found[real], expected[real], rtol=1e-4, atol=3e-5)
-        for beams in (1, 3):
-            options = {"max_new_tokens": 8, "num_beams": beams}
+        torch.testing.assert_close(found[real], expected[real], rtol=1e-4, atol=close)
+        for beams in widths:
+            options = {"max_new_tokens": tokens, "num_beams": beams}
             made = theirs.generate(
                 input_ids=given.ids,
                 attention_mask=given.mask,
@@ -79,7 +88,7 @@ def check(theirs: Any, given: Given, alone: Given, folder: Path, untrained: str 
                 **options,
             )
             got = ours.generate(given.ids, layout=given.layout, media=given.media, **options)
-            assert got[:, -8:].tolist() == made[:, -8:].tolist(), beams
+            assert got[:, -tokens:].tolist() == made[:, -tokens:].tolist(), beams
     counted = sum(p.numel() for name, p in theirs.named_parameters() if untrained not in name)
     assert ours.spec.n_parameters == counted
     _check_saved(theirs, ours, folder, untrained)
@@ -134,6 +143,15 @@ def _check_saved(theirs: Any, ours: Any, folder: Path, untrained: str) -> None:
         for key, value in theirs.config.to_dict().items():
             if not isinstance(value, dict) and key not in SAID | {*ROLES, "vocab_size"}:
                 assert again.config.to_dict()[key] == value, key
+
+
+def flattened(clip: Tensor, vision: Any) -> tuple[Tensor, list[int]]:
+    """Patches as Qwen's processors order them, square by square of the merger, and the grid, of a video (F, C, H, W)."""
+    p, m, f = vision.patch_size, vision.spatial_merge_size, vision.temporal_patch_size
+    frames, channels, height, width = clip.shape
+    grid = [frames // f, height // p, width // p]
+    parts = clip.reshape(grid[0], f, channels, grid[1] // m, m, p, grid[2] // m, m, p)
+    return parts.permute(0, 3, 6, 4, 7, 2, 1, 5, 8).reshape(-1, channels * f * p * p), grid
 
 
 def random_sizes(seed: int) -> random.Random:

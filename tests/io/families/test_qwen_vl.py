@@ -16,7 +16,7 @@ from qkv.io.hub.family import difference
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from picture_readers import ROLES, Given, check, drawn, padded_left, random_sizes
+from picture_readers import ROLES, Given, check, drawn, flattened, padded_left, random_sizes
 
 COUNT = 13
 IMAGE, VIDEO = 9, 8
@@ -78,15 +78,6 @@ def theirs_of(kind: str, case: int) -> Any:
     name = {"qwen2_vl": "Qwen2VL", "qwen2_5_vl": "Qwen2_5_VL"}[kind]
     config = getattr(transformers, f"{name}Config")(**config_of(kind, case), attn_implementation="sdpa")
     return drawn(getattr(transformers, f"{name}ForConditionalGeneration")(config), case)
-
-
-def flattened(clip: Tensor, vision: Any) -> tuple[Tensor, list[int]]:
-    """Patches as their processors order them, square by square of the merger, and the grid, of a video (F, C, H, W)."""
-    p, m, f = vision.patch_size, vision.spatial_merge_size, vision.temporal_patch_size
-    frames, channels, height, width = clip.shape
-    grid = [frames // f, height // p, width // p]
-    parts = clip.reshape(grid[0], f, channels, grid[1] // m, m, p, grid[2] // m, m, p)
-    return parts.permute(0, 3, 6, 4, 7, 2, 1, 5, 8).reshape(-1, channels * f * p * p), grid
 
 
 def given_to(model: Any, count: int = 2, videos: bool = True) -> Given:

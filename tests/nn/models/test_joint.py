@@ -15,11 +15,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import qkv
 from qkv.core.layout import Layout, Role
+from qkv.nn.activations import record
 from qkv.nn.cost.plan.layout import RankLayout, check_model
 from qkv.nn.cost.plan.work import work
 from qkv.nn.layers.norm import LayerNorm, RMSNorm
-from qkv.nn.layers.patches import GridPosition, Patches, States
-from qkv.nn.models.joint import Joint, JointEmbedding, Medium, Projector, Tower, with_media
+from qkv.nn.layers.patches import GridPosition, Patches, Projector, States
+from qkv.nn.models.joint import Joint, JointEmbedding, Medium, Tower, with_media
 from qkv.nn.models.transformer import Transformer, TransformerModel
 from qkv.nn.patterns.basic import causal, media
 from qkv.runs.export.support import check
@@ -30,17 +31,19 @@ ROWS = [[1, 2, *[IMAGE] * 4, 3, *[IMAGE] * 4, 4], [5, *[IMAGE] * 4, 6], [7, 11, 
 TEXT = [[1, 2, 3], [4, 5]]
 
 
-def tower(projector: Projector, d_model: int = 16) -> Tower:
+def tower(projector: Projector, d_model: int = 16, **deep: Any) -> Tower:
     vit = qkv.preset("vit-base-16", image=(8, 8), patch=(2, 2), **{**SIZES, "d_model": d_model}, head=False)
-    return Tower(stack=vit.encoder, width=d_model, projector=projector)
+    return Tower(stack=vit.encoder, width=d_model, projector=projector, **deep)
 
 
 def reader(name: str, bidirectional: bool = True) -> Transformer:
-    """A decoder that reads pictures of 4 tokens through a ViT, and sounds of 3 as patches of a spectrogram."""
+    """A decoder that reads pictures of 4 tokens through a ViT, and sounds of 3 as patches of a spectrogram. A Llama also
+    reads the states after the first layer of the ViT."""
+    deep = {"layers": (0,), "deep": Projector(norm=LayerNorm(), norm_last=True, shuffle=2)} if name == "llama" else {}
     patches = Patches(image=(4, 6), patch=(4, 2), channels=1, before=0)
     return with_media(
         qkv.preset(name, vocab_size=31, max_positions=64, **SIZES),
-        Medium(name="image", token=IMAGE, reads=tower(Projector(shuffle=2, hidden=20))),
+        Medium(name="image", token=IMAGE, reads=tower(Projector(shuffle=2, hidden=20), **deep)),
         Medium(name="sound", token=SOUND, reads=patches, position=GridPosition()),
         bidirectional=bidirectional,
     )
@@ -105,7 +108,8 @@ def test_vectors_of_media_take_the_places_of_their_tokens(model: TransformerMode
     assert isinstance(embedding, JointEmbedding)
     ids = torch.tensor([ROWS[0]])
     fed, layout = embedding.lay_media(ids, Layout.full(ids.shape[1]), of_row(values, 0))
-    x = embedding(fed, None)[0]
+    made = embedding(fed, None)
+    x = (made[0] if isinstance(made, tuple) else made)[0]
     medium = embedding.media["image"]
     seen = medium.reader.stack(*medium.reader.stack.embedding.lay(values["image"][:2], None))[:, 1:]
     torch.testing.assert_close(
@@ -228,7 +232,8 @@ def test_flops_are_those_of_a_sequence_with_one_medium_of_each_kind(values: dict
     with FlopCounterMode(display=False) as text:
         plain(ids)
     media_flops = model.spec.cost(ids.shape[1]).flops - plain.spec.cost(ids.shape[1]).flops
-    attention, norms = 2 * 4 * 17**2 * 16, 5 * LayerNorm().cost(16, 17).flops  # which PyTorch does not count
+    norms = 5 * LayerNorm().cost(16, 17).flops + LayerNorm().cost(4 * 16, 4).flops
+    attention = 2 * 4 * 17**2 * 16  # which PyTorch does not count, as the norms
     assert media_flops == joint.get_total_flops() - text.get_total_flops() + attention + norms
 
 
@@ -327,9 +332,32 @@ def test_specs_that_make_no_sense_are_refused() -> None:
         (lambda: Tower(stack=text.decoder, width=8), "this stack reads tokens"),
         (lambda: tower(Projector(shuffle=3)), "can't be joined 3 × 3"),
         (lambda: with_media(qkv.preset("vit-base-16"), image), "reads none"),
+        (lambda: tower(Projector(), layers=(1, 0)), r"numbers from 0 to 1 in increasing order, not \[1, 0\]"),
+        (
+            lambda: tower(Projector(), layers=(0,), deep=Projector(pool=2)),
+            "1 × 1 places and the one of deep layers 2",
+        ),
     ):
         with pytest.raises(ValueError, match=said):
             make()
+
+
+@torch.no_grad()
+def test_states_of_deep_layers_are_added_to_the_output_of_the_first_layer(values: dict[str, Tensor]) -> None:
+    model = loud(qkv.build(reader("llama"), dtype=torch.float64).eval())
+    ids = torch.tensor([ROWS[1]])
+    names = ["decoder.layers.0.output", "decoder.layers.1.input"]
+    with record(model, names) as seen:
+        model(ids, media=of_row(values, 1))
+    added = seen[names[1]][0] - seen[names[0]][0]
+    at_picture = ids[0] == IMAGE
+    assert added[~at_picture].abs().max() == 0 and added[at_picture].abs().min(0).values.max() > 0
+    single, whole = qkv.build(model.spec), qkv.build(model.spec, dtype=torch.float64)
+    single.load_state_dict(model.state_dict())
+    whole.load_state_dict(single.state_dict())
+    expected = whole(ids, media=of_row(values, 1))
+    found = single.eval()(ids, media={name: value.float() for name, value in of_row(values, 1).items()})
+    assert (found - expected).norm() < 1e-4 * expected.norm()
 
 
 def test_text_in_a_layout_with_media_is_causal_and_a_picture_is_not() -> None:

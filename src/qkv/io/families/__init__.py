@@ -81,6 +81,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "paligemma": ("paligemma",),
     "gemma3_vision": ("gemma3",),
     "qwen_vl": ("qwen2_5_vl", "qwen2_vl"),
+    "qwen3_vl": ("qwen3_vl",),
     "wav2vec2": ("wav2vec2", "hubert"),
     "segmenter": (),
     "rnnsearch": (),

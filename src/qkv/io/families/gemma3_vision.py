@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from ...nn.layers.norm import RMSNorm
-from ...nn.models.joint import Medium, Projector, Tower, with_media
+from ...nn.layers.patches import Projector
+from ...nn.models.joint import Medium, Tower, with_media
 from ...nn.models.transformer import Transformer
 from ...nn.patterns.algebra import parts_of
 from ...nn.patterns.basic import Pattern, Window, causal, media, window

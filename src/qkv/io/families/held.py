@@ -58,6 +58,7 @@ HELD: dict[str, str] = {
     "qwen2_vl": "5.23.0",
     "qwen3": "5.23.0",
     "qwen3_moe": "5.23.0",
+    "qwen3_vl": "5.23.0",
     "roberta": "5.23.0",
     "siglip": "5.23.0",
     "siglip_text_model": "5.23.0",

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from ...nn.models.joint import Medium, Projector, Tower, with_media
+from ...nn.layers.patches import Projector
+from ...nn.models.joint import Medium, Tower, with_media
 from ...nn.models.transformer import Transformer
 from ..hub.family import Class, Family, Table
 from ..hub.keys import ANY, Key, changed

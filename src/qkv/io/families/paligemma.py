@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...nn.models.joint import Medium, Projector, Tower, with_media
+from ...nn.layers.patches import Projector
+from ...nn.models.joint import Medium, Tower, with_media
 from ...nn.models.transformer import Transformer
 from ...nn.patterns.basic import Or, Pattern, Prefix, prefix
 from ..hub.family import Class, Family, Table, at

@@ -7,16 +7,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from ...core.spec import brief
 from ...nn.attention.multi_head import Attention
 from ...nn.layers.feedforward import Activation, FeedForward
 from ...nn.layers.norm import LayerNorm, RMSNorm
-from ...nn.layers.patches import Patches
+from ...nn.layers.patches import Patches, Projector
 from ...nn.models.block import Block
 from ...nn.models.initialization import Normal
-from ...nn.models.joint import Medium, Projector, Tower, with_media
+from ...nn.models.joint import Medium, Tower, with_media
 from ...nn.models.stack import Stack
 from ...nn.models.transformer import Transformer
 from ...nn.patterns.basic import GridWindows, full, grid_windows
@@ -55,7 +55,7 @@ def qwen_vision(
 ) -> Transformer:
     """A ViT with rotary positions over rows and columns. `windows` are the sides of each layer's windows in patches, None
     for full attention; Qwen2.5-VL's (`gated`) has RMSNorm and gated layers, Qwen2-VL's LayerNorm and plain ones."""
-    norm = _norm(gated)
+    norm = norm_of(gated)
     patterns = [full() if size is None else grid_windows(size) for size in windows or (None,) * n_layers]
     blocks = {
         pattern: Block(
@@ -77,7 +77,7 @@ def qwen_vision(
     )
 
 
-def _norm(gated: bool) -> RMSNorm | LayerNorm:
+def norm_of(gated: bool) -> RMSNorm | LayerNorm:
     return RMSNorm() if gated else LayerNorm(eps=1e-6)
 
 
@@ -263,7 +263,7 @@ class TowerPart(Part):
         assert spec.encoder is not None and isinstance(spec.encoder.embedding, Patches)
         side = 16 * merge * spec.encoder.embedding.patch[0]
         stack = spec.encoder.replace({"embedding.image": (side, side)})
-        projector = Projector(norm=_norm(self.gated), shuffle=merge, hidden=spec.d_model * merge**2)
+        projector = Projector(norm=norm_of(self.gated), shuffle=merge, hidden=spec.d_model * merge**2)
         return Tower(stack=stack, width=spec.d_model, projector=projector, frames=inside[FRAMES])
 
     def write(self, value: Tower, sizes: Mapping[str, Any]) -> dict[str, Any]:  # type: ignore[override]
@@ -294,27 +294,46 @@ class InVision:
         return {"vision_config": {self.key: int(value)}}
 
 
+@dataclass(frozen=True)
 class Sections(Rope):
-    """The field `position`: rotary parameters with the sections of M-RoPE."""
+    """The field `position`: rotary parameters with the sections of M-RoPE, `usual` if the file says none."""
+
+    usual: tuple[int, int, int] = (16, 24, 24)
+    arrangement: Literal["blocks", "interleaved"] = "blocks"
 
     def read(self, config: Config) -> Position:
         where = "rope_scaling" if config["rope_scaling"] else "rope_parameters"
         said = dict(config[where] or {})
-        sections = said.pop("mrope_section", [16, 24, 24])
+        sections = said.pop("mrope_section", list(self.usual))
+        self._check_arrangement(said.pop("mrope_interleaved", None), where)
         for key in ("type", "rope_type"):
             said |= {key: "default"} if said.get(key) == "mrope" else {}
         rope = super().read({**config, where: said})
         assert isinstance(rope, Rotary)
         if not isinstance(sections, list | tuple) or [type(n) for n in sections] != [int] * 3:
             raise ValueError(f"{where}: mrope_section must be three numbers of pairs, not {brief(sections)}")
-        return MultimodalRotary(base=rope.base, scaling=rope.scaling, sections=tuple(sections))
+        return MultimodalRotary(
+            base=rope.base, scaling=rope.scaling, sections=tuple(sections), arrangement=self.arrangement
+        )
+
+    def _check_arrangement(self, interleaved: object, where: str) -> None:
+        """Raise ValueError if a file says another arrangement than transformers computes."""
+        if interleaved is not None and interleaved is not (self.arrangement == "interleaved"):
+            raise ValueError(
+                f"{where}: mrope_interleaved is {brief(interleaved)}, and transformers computes M-RoPE of this family "
+                f"{self.arrangement}; leave the key out"
+            )
 
     def write(self, value: object, sizes: Mapping[str, Any]) -> dict[str, Any]:
-        if not isinstance(value, MultimodalRotary) or value.arrangement != "blocks":
-            raise ValueError(f"its positions are M-RoPE in blocks, and this model's are {value}")
+        if not isinstance(value, MultimodalRotary) or value.arrangement != self.arrangement:
+            raise ValueError(f"its positions are M-RoPE, {self.arrangement}, and this model's are {value}")
         rotary = Rotary(base=value.base, pairs=value.pairs, fraction=value.fraction, scaling=value.scaling)
         written = super().write(rotary, sizes)
-        return {"rope_parameters": {**written["rope_parameters"], "mrope_section": list(value.sections or ())}}
+        pairs = (sizes.get("d_head") or sizes["d_model"] // sizes["n_heads"]) // 2
+        axes = value.axis_of_pairs(pairs)
+        own: dict[str, Any] = {"mrope_section": list(value.sections or map(axes.count, range(3)))}
+        own |= {"mrope_interleaved": True} if self.arrangement == "interleaved" else {}
+        return {"rope_parameters": {**written["rope_parameters"], **own}}
 
 
 class FlatPart(Part):

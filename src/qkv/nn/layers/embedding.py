@@ -56,6 +56,11 @@ class Input(Spec, role="embedding"):
         """The number of tokens of an input of the default size; None if there is no such size."""
         return None if self.grid is None else self.grid.tokens
 
+    @property
+    def further(self) -> int:
+        """After how many layers of the stack it adds further vectors; its module then returns them beside its output."""
+        return 0
+
     def cost(self, d_model: int, vocab_size: int, tokens: int = 0) -> Cost:
         """Cost of `tokens` tokens, without the token table, which the model counts."""
         return Cost()
@@ -70,6 +75,7 @@ class InputModule(nn.Module):
 
     Inputs that are no token ids, such as pixels or sound, are given to `lay` first, if `lays` is true. A module with
     `takes_layout` is called with the layout of its tokens too, `module(inputs, position, token_types, layout=layout)`.
+    One may return a tuple (x, further): the stack adds further[i] (B, T, M) to the output of layer i (`models.joint`).
     """
 
     lays: ClassVar[bool] = False

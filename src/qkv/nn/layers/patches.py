@@ -1,4 +1,5 @@
-"""Patch embeddings of images: cutting and projecting patches, their layouts, and positions over their grid."""
+"""Patch embeddings of images: cutting and projecting patches, their layouts, positions over their grid, and
+projectors of their states."""
 
 from __future__ import annotations
 
@@ -12,11 +13,12 @@ from torch.nn import functional as F
 
 from ...core.layout import Grid, Layout, Role
 from ...core.several import worded
-from ...core.spec import Cost
+from ...core.spec import Cost, Spec
 from ..positions.base import Position, PositionModule, Widths
 from .convolution import Stem
 from .dropout import dropout
 from .embedding import Input, InputModule
+from .feedforward import ACTIVATIONS, Activation
 from .linear import Linear
 from .norm import NoNorm, Norm
 
@@ -254,7 +256,8 @@ class GridPosition(Position, kind="grid"):
 
     Fixed vectors are [sin cx, cos cx, sin ry, cos ry] for row r and column c with rates base^(−4i/d), and 0 for tokens that
     are not patches. For images of another size the table is resized by `interpolation`, except for tokens that are not
-    patches. The fixed table is saved with the weights, as by its authors.
+    patches. With `align_corners` the corners of the resized table are those of the table (Qwen3-VL). The fixed table is
+    saved with the weights, as by its authors.
 
     `between`: every further block has its own table, which is added to the output of the block before it (YOLOS, Fang et
     al. 2021).
@@ -262,6 +265,7 @@ class GridPosition(Position, kind="grid"):
 
     table: Literal["learned", "sinusoidal"] = "learned"
     interpolation: Literal["bicubic", "bilinear"] = "bicubic"
+    align_corners: bool = False
     base: float = Field(default=10000.0, gt=1)
     between: bool = False
 
@@ -292,7 +296,7 @@ class GridEmbedding(PositionModule):
 
     def __init__(self, spec: GridPosition, grid: Grid, d_model: int) -> None:
         super().__init__()
-        self.grid, self.interpolation = grid, spec.interpolation
+        self.grid, self.interpolation, self.align_corners = grid, spec.interpolation, spec.align_corners
         if spec.table == "learned":
             self.weight = nn.Parameter(torch.empty(grid.tokens, d_model))
         else:
@@ -314,8 +318,77 @@ class GridEmbedding(PositionModule):
         exact = torch.promote_types(patches.dtype, torch.float32)
         picture = patches.unflatten(0, (self.grid.rows, self.grid.columns)).movedim(-1, 0)[None].to(exact)
         size = (grid.rows, grid.columns)
-        picture = F.interpolate(picture, size=size, mode=self.interpolation, align_corners=False)
+        picture = F.interpolate(picture, size=size, mode=self.interpolation, align_corners=self.align_corners)
         return torch.cat([before, picture[0].flatten(1).T.to(patches.dtype), after])
+
+
+# -- from states of patches to vectors of a decoder ------------------------------------------------------------------------
+
+
+class Projector(Spec, kind="projector"):
+    """From the states of a tower to vectors of a decoder: mean over `pool` × `pool` places, norm, `shuffle` × `shuffle`
+    places side by side in one vector (pixel shuffle), then x W + b, or with `hidden` W₂ f(W₁ x + b₁) + b₂. With
+    `norm_last` the norm is of the vectors that places are joined to.
+
+    A linear layer is PaliGemma's (Beyer et al. 2024), `hidden` LLaVA-1.5's (Liu et al. 2023), `pool` Gemma 3's and
+    `shuffle` Idefics 3's (Laurençon et al. 2024).
+    """
+
+    pool: int = Field(default=1, gt=0)
+    norm: Norm = NoNorm()
+    norm_last: bool = False
+    shuffle: int = Field(default=1, gt=0)
+    hidden: int | None = Field(default=None, gt=0)
+    activation: Activation = "gelu"
+    bias: bool = True
+
+    def grid_of(self, grid: Grid) -> Grid:
+        """The grid of vectors over a grid of states. Raises ValueError if its rows or columns can't be divided."""
+        side = self.pool * self.shuffle
+        if grid.rows % side or grid.columns % side:
+            raise ValueError(
+                f"{grid.rows} × {grid.columns} patches of the vision tower can't be joined {side} × {side} to a vector; "
+                f"give pictures whose patches are a multiple of {side} in rows and columns"
+            )
+        return Grid(grid.rows // side, grid.columns // side)
+
+    def cost(self, width: int, d_model: int, tokens: int = 0) -> Cost:
+        """Cost of `tokens` vectors of width `d_model`, from states of `width`."""
+        read = width * self.shuffle**2
+        sizes = ((read, d_model),) if self.hidden is None else ((read, self.hidden), (self.hidden, d_model))
+        parameters = sum(a * b + b * self.bias for a, b in sizes)
+        own = Cost(parameters, 2 * tokens * sum(a * b for a, b in sizes))
+        normed = (read, tokens) if self.norm_last else (width, tokens * self.shuffle**2)
+        return own + self.norm.cost(*normed)
+
+
+class ProjectorModule(nn.Module):
+    """The module of `Projector`."""
+
+    def __init__(self, spec: Projector, width: int, d_model: int) -> None:
+        super().__init__()
+        self.spec, read = spec, width * spec.shuffle**2
+        self.norm = spec.norm.module(read if spec.norm_last else width)
+        self.up = None if spec.hidden is None else Linear(read, spec.hidden, spec.bias)
+        self.out = Linear(spec.hidden or read, d_model, spec.bias)
+
+    def forward(self, states: Float[Tensor, "B N W"], grid: Grid | None) -> Float[Tensor, "B P M"]:
+        pool, shuffle = self.spec.pool, self.spec.shuffle
+        if pool > 1:
+            assert grid is not None
+            picture = unpatchify(states, Grid(grid.rows, grid.columns), (1, 1))
+            states = nn.functional.avg_pool2d(picture, pool).flatten(2).mT
+            grid = Grid(grid.rows // pool, grid.columns // pool)
+        states = states if self.spec.norm_last else self.norm(states)
+        if shuffle > 1:
+            assert grid is not None
+            picture = unpatchify(states, Grid(grid.rows, grid.columns), (1, 1))
+            states = patchify(picture, (shuffle, shuffle), channels="last")
+        states = self.norm(states) if self.spec.norm_last else states
+        if self.up is not None:
+            states = ACTIVATIONS[self.spec.activation](self.up(states))
+        out: Tensor = self.out(states)
+        return out
 
 
 def _sized(size: Size) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 import torch
@@ -18,10 +19,7 @@ from ...core.layout import Grid, Layout
 from ...core.several import shown
 from ...core.spec import Cost, Spec, brief, counted, nearest
 from ..layers.embedding import Embedding, Input, InputModule, TokenEmbedding
-from ..layers.feedforward import ACTIVATIONS, Activation
-from ..layers.linear import Linear
-from ..layers.norm import NoNorm, Norm
-from ..layers.patches import Patches, image_layout, patchify, unpatchify
+from ..layers.patches import Patches, Projector, ProjectorModule, image_layout
 from ..patterns.basic import media as of_one_medium
 from ..positions.absolute import NoPosition
 from ..positions.axes import AxisGrid, over_axes
@@ -39,69 +37,6 @@ MediaInputs = Mapping[str, Values]
 # -- media that a stack reads first --------------------------------------------------------------------------------------
 
 
-class Projector(Spec, kind="projector"):
-    """From the states of a tower to vectors of a decoder: mean over `pool` × `pool` places, norm, `shuffle` × `shuffle`
-    places side by side in one vector (pixel shuffle), then x W + b, or with `hidden` W₂ f(W₁ x + b₁) + b₂.
-
-    A linear layer is PaliGemma's (Beyer et al. 2024), `hidden` LLaVA-1.5's (Liu et al. 2023), `pool` Gemma 3's and
-    `shuffle` Idefics 3's (Laurençon et al. 2024).
-    """
-
-    pool: int = Field(default=1, gt=0)
-    norm: Norm = NoNorm()
-    shuffle: int = Field(default=1, gt=0)
-    hidden: int | None = Field(default=None, gt=0)
-    activation: Activation = "gelu"
-    bias: bool = True
-
-    def grid_of(self, grid: Grid) -> Grid:
-        """The grid of vectors over a grid of states. Raises ValueError if its rows or columns can't be divided."""
-        side = self.pool * self.shuffle
-        if grid.rows % side or grid.columns % side:
-            raise ValueError(
-                f"{grid.rows} × {grid.columns} patches of the vision tower can't be joined {side} × {side} to a vector; "
-                f"give pictures whose patches are a multiple of {side} in rows and columns"
-            )
-        return Grid(grid.rows // side, grid.columns // side)
-
-    def cost(self, width: int, d_model: int, tokens: int = 0) -> Cost:
-        """Cost of `tokens` vectors of width `d_model`, from states of `width`."""
-        read = width * self.shuffle**2
-        sizes = ((read, d_model),) if self.hidden is None else ((read, self.hidden), (self.hidden, d_model))
-        parameters = sum(a * b + b * self.bias for a, b in sizes)
-        return Cost(parameters, 2 * tokens * sum(a * b for a, b in sizes)) + self.norm.cost(
-            width, tokens * self.shuffle**2
-        )
-
-
-class ProjectorModule(nn.Module):
-    """The module of `Projector`."""
-
-    def __init__(self, spec: Projector, width: int, d_model: int) -> None:
-        super().__init__()
-        self.spec, read = spec, width * spec.shuffle**2
-        self.norm = spec.norm.module(width)
-        self.up = None if spec.hidden is None else Linear(read, spec.hidden, spec.bias)
-        self.out = Linear(spec.hidden or read, d_model, spec.bias)
-
-    def forward(self, states: Float[Tensor, "B N W"], grid: Grid | None) -> Float[Tensor, "B P M"]:
-        pool, shuffle = self.spec.pool, self.spec.shuffle
-        if pool > 1:
-            assert grid is not None
-            picture = unpatchify(states, Grid(grid.rows, grid.columns), (1, 1))
-            states = nn.functional.avg_pool2d(picture, pool).flatten(2).mT
-            grid = Grid(grid.rows // pool, grid.columns // pool)
-        states = self.norm(states)
-        if shuffle > 1:
-            assert grid is not None
-            picture = unpatchify(states, Grid(grid.rows, grid.columns), (1, 1))
-            states = patchify(picture, (shuffle, shuffle), channels="last")
-        if self.up is not None:
-            states = ACTIVATIONS[self.spec.activation](self.up(states))
-        out: Tensor = self.out(states)
-        return out
-
-
 def laid(reader: InputModule, values: Tensor) -> tuple[Tensor, Layout]:
     """What a reader takes of its input, and the layout of its tokens."""
     if reader.lays:
@@ -117,12 +52,38 @@ class Tower(Input, kind="tower"):
 
     frames: pictures of a video that a patch spans, as C · frames channels: c · frames + f is channel c of picture f. A
             single picture is repeated (Qwen2-VL, Wang et al. 2024).
+    layers: layers of the stack, counted from 0, whose states are projected too, each by a `deep` projector. The decoder
+            adds the vectors of the first one to the output of its first layer, at the medium's tokens, and so on
+            (DeepStack, Meng et al. 2024). A decoder with fewer layers leaves the last ones out.
     """
 
     stack: Stack
     width: int = Field(gt=0)
     projector: Projector = Projector()
     frames: int = Field(default=1, gt=0)
+    layers: tuple[int, ...] = ()
+    deep: Projector = Projector()
+
+    @model_validator(mode="after")
+    def _has_layers(self) -> Tower:
+        if not self.layers:
+            return self
+        if list(self.layers) != sorted({*self.layers} & {*range(self.stack.n_layers)}):
+            raise ValueError(
+                f"layers whose states the decoder adds are numbers from 0 to {self.stack.n_layers - 1} in increasing order, "
+                f"not {brief(list(self.layers))}"
+            )
+        if self.stack.blocks[0].placement.streams > 1:
+            raise ValueError(
+                f"states after layers have one residual stream, and {self.stack.blocks[0].placement.kind} blocks have more"
+            )
+        joins = [projector.pool * projector.shuffle for projector in (self.projector, self.deep)]
+        if joins[0] != joins[1]:
+            raise ValueError(
+                f"the projector joins {joins[0]} × {joins[0]} places and the one of deep layers {joins[1]} × {joins[1]}; "
+                "make them equal"
+            )
+        return self
 
     @model_validator(mode="after")
     def _fits(self) -> Tower:
@@ -148,7 +109,9 @@ class Tower(Input, kind="tower"):
         states = tokens * (self.projector.pool * self.projector.shuffle) ** 2
         read = self.stack.embedding.grid
         extra = read.before + read.after if read is not None and tokens else 0
-        return self.stack.cost(self.width, None, 0, states + extra) + self.projector.cost(self.width, d_model, tokens)
+        deep = self.deep.cost(self.width, d_model, tokens) * len(self.layers)
+        projected = self.projector.cost(self.width, d_model, tokens) + deep
+        return self.stack.cost(self.width, None, 0, states + extra) + projected
 
 
 class _Laid(NamedTuple):
@@ -169,6 +132,7 @@ class TowerModule(InputModule):
         self.spec = spec
         self.stack = StackModule(spec.stack, 0, spec.width, None, "tower")
         self.projector = ProjectorModule(spec.projector, spec.width, d_model)
+        self.deep = nn.ModuleList(ProjectorModule(spec.deep, spec.width, d_model) for _ in spec.layers)
 
     def tie(self) -> None:
         """Share the parameters that blocks have in common."""
@@ -200,12 +164,21 @@ class TowerModule(InputModule):
 
     def forward(
         self, read: _Laid, position: Float[Tensor, "B P M"] | None, token_types: Tensor | None = None
-    ) -> Float[Tensor, "B P M"]:
-        states, grid = self.stack(read.values, read.layout), read.layout.grid
+    ) -> Float[Tensor, "B P L*M"]:
+        """The vectors, and behind each those of `layers`."""
+        after = dict.fromkeys(self.spec.layers, read.values)
+        states = self.stack(read.values, read.layout, after=after or None)
+        vectors = self._projected(states, self.projector, read)
+        vectors = vectors if position is None else vectors + position.to(vectors.dtype)
+        deep = [self._projected(after[i], project, read) for i, project in zip(after, self.deep, strict=True)]
+        return torch.cat([vectors, *deep], -1) if deep else vectors
+
+    def _projected(self, states: Tensor, projector: nn.Module, read: _Laid) -> Float[Tensor, "B P M"]:
+        grid = read.layout.grid
         if grid is not None:
             states = states[:, grid.before : grid.before + grid.patches]
-        vectors: Tensor = self.projector(states, grid).unflatten(0, (-1, read.times)).flatten(1, 2)
-        return vectors if position is None else vectors + position.to(vectors.dtype)
+        vectors: Tensor = projector(states, grid).unflatten(0, (-1, read.times)).flatten(1, 2)
+        return vectors
 
 
 # -- the joint input -----------------------------------------------------------------------------------------------------
@@ -220,6 +193,8 @@ class Medium(Spec, kind="medium"):
     reads:    the input that makes the vectors, such as `Patches` or a `Tower`.
     position: positional encoding that is added to the vectors, such as `GridPosition` over patches without a tower.
     interval: positions from one picture of a video to the next, for positions over axes (`positions.axes`).
+    apart:    whether pictures of a video stand apart in the text, as Qwen3-VL has them behind their times. Each then has
+              positions as a picture has.
     """
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
@@ -228,6 +203,7 @@ class Medium(Spec, kind="medium"):
     reads: Input
     position: Position = NoPosition()
     interval: float = Field(default=1.0, gt=0)
+    apart: bool = False
 
     @field_validator("reads")
     @classmethod
@@ -273,6 +249,10 @@ class Joint(Embedding, kind="joint"):
             if len(set(values)) < len(values):
                 raise ValueError(f"each medium has its own {what}, and these have: {', '.join(map(str, values))}")
         return media
+
+    @property
+    def further(self) -> int:
+        return max(len(medium.reads.layers) if isinstance(medium.reads, Tower) else 0 for medium in self.media)
 
     def module(self, vocab_size: int, d_model: int) -> JointEmbedding:
         return JointEmbedding(self, vocab_size, d_model)
@@ -321,7 +301,8 @@ class MediumModule(nn.Module):
     def __init__(self, spec: Medium, width: int) -> None:
         super().__init__()
         self.reader = spec.reads.module(0, width)
-        self.position, self.interval = spec.position.module(spec.widths(width)), spec.interval
+        self.position = spec.position.module(spec.widths(width))
+        self.interval, self.apart = spec.interval, spec.apart
 
     def groups(self, values: Values, device: torch.device) -> list[_Group]:
         """Media of equal sizes together."""
@@ -333,12 +314,16 @@ class MediumModule(nn.Module):
         stacks = ((numbers, torch.stack([values[i] for i in numbers])) for numbers in by_size.values())
         return [_Group(numbers, *laid(self.reader, stack.to(device))) for numbers, stack in stacks]
 
-    def axis_grid(self, layout: Layout) -> AxisGrid | None:
-        """The grid of the vectors of a medium with this layout; None if they have no places."""
-        grid = layout.grid
+    def runs(self, layout: Layout) -> list[tuple[AxisGrid | None, int]]:
+        """The runs of tokens of a medium with this layout: the grid of each, None if its tokens have no places, and how
+        many there are."""
+        grid, tokens = layout.grid, layout.shape[1]
         if grid is None or grid.before or grid.after:
-            return None
-        return AxisGrid(layout.shape[1] // grid.patches, grid.rows, grid.columns, self.interval)
+            return [(None, tokens)]
+        times = tokens // grid.patches
+        if self.apart:
+            return [(AxisGrid(1, grid.rows, grid.columns), grid.patches)] * times
+        return [(AxisGrid(times, grid.rows, grid.columns, self.interval), tokens)]
 
     def forward(self, groups: Sequence[_Group]) -> Float[Tensor, "N M"]:
         """The vectors of all media one after the other."""
@@ -381,6 +366,10 @@ class JointEmbedding(TokenEmbedding):
     def __init__(self, spec: Joint, vocab_size: int, d_model: int) -> None:
         super().__init__(spec, vocab_size, d_model)
         width = spec.width_of(d_model)
+        if spec.further and width != d_model:
+            raise ValueError(
+                f"vectors of deep layers have the width of the decoder, {d_model}, and embeddings {width}; make them equal"
+            )
         self.placeholders = {medium.name: medium.token for medium in spec.media}
         self.videos = {medium.name: -1 if medium.video is None else medium.video for medium in spec.media}
         self.media = nn.ModuleDict({medium.name: MediumModule(medium, width) for medium in spec.media})
@@ -414,31 +403,37 @@ class JointEmbedding(TokenEmbedding):
             if not (torch.compiler.is_compiling() or ids.is_meta or isinstance(ids, FakeTensor)):
                 _check(name, token, places, [sizes[i] for i in range(len(sizes))])
             if groups:
-                counts = torch.tensor([sizes[i] for i in range(len(sizes))], device=ids.device)
-                each = torch.arange(len(sizes), device=ids.device).repeat_interleave(counts) + len(grids) + 1
+                runs = dict(pair for g in groups for pair in ((i, module.runs(g.layout)) for i in g.numbers))
+                own = [run for i in range(len(runs)) for run in runs[i]]
+                counts = torch.tensor([count for _, count in own], device=ids.device)
+                each = torch.arange(len(own), device=ids.device).repeat_interleave(counts) + len(grids) + 1
                 numbers = numbers.masked_scatter(places, each)
-                own = dict(pair for g in groups for pair in ((i, module.axis_grid(g.layout)) for i in g.numbers))
-                grids, tokens = (
-                    [*grids, *(own[i] for i in range(len(own)))],
-                    [*tokens, *(sizes[i] for i in range(len(own)))],
-                )
+                grids, tokens = [*grids, *(grid for grid, _ in own)], [*tokens, *(count for _, count in own)]
                 found.append(_Places(name, places, groups))
         if not found:
             return ids, layout
         layout = over_axes(layout, numbers, grids, tokens) if self.over_axes else layout
         return JointIds(ids, tuple(found)), layout.with_media(numbers)
 
-    def forward(self, ids: Int[Tensor, "B T"] | JointIds, *added: Tensor | None) -> Float[Tensor, "B T M"]:  # type: ignore[override]
+    def forward(  # type: ignore[override]
+        self, ids: Int[Tensor, "B T"] | JointIds, *added: Tensor | None
+    ) -> Float[Tensor, "B T M"] | tuple[Tensor, tuple[Tensor, ...]]:
+        """The input of the stack; with media of which it adds vectors of deep layers, (x, further)."""
         if isinstance(ids, Tensor):
             return super().forward(ids, *added)
         anywhere = ids.media[0].places
         for one in ids.media[1:]:
             anywhere = anywhere | one.places
         x = self.scaled(ids.ids.masked_fill(anywhere, 0))  # a placeholder need not be in the table
+        deep: list[Tensor] = []
         for one in ids.media:
-            vectors: Tensor = self.media[one.name](one.groups)
-            x = x.masked_scatter(one.places[..., None], vectors.to(x.dtype))
-        return self.finished(x, *added)
+            made: Tensor = self.media[one.name](one.groups).to(x.dtype)
+            vectors, *further = made.split(x.shape[-1], -1)
+            x = x.masked_scatter(one.places[..., None], vectors)
+            there = [torch.zeros_like(x).masked_scatter(one.places[..., None], each) for each in further]
+            deep = [a + b for a, b in zip_longest(deep, there, fillvalue=x.new_zeros(()))]
+        x = self.finished(x, *added)
+        return (x, tuple(deep)) if deep else x
 
 
 def _check(name: str, token: int, places: Tensor, sizes: Sequence[int]) -> None:

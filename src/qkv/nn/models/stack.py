@@ -99,6 +99,10 @@ class Stack(Spec, kind="stack"):
             raise ValueError(
                 f"position grid with `between` needs one residual stream, and {first.kind} blocks have more"
             )
+        if self.embedding.further and first.streams > 1:
+            raise ValueError(
+                f"vectors of deep layers are added to one residual stream, and {first.kind} blocks have more"
+            )
         return self
 
     @model_validator(mode="after")
@@ -353,9 +357,11 @@ class StackModule(nn.Module):
         extras: Extras | None = None,
         layers: int | None = None,
         split: TokenSplit | None = None,
+        after: dict[int, Tensor] | None = None,
     ) -> Float[Tensor, "B T M"]:
-        """The output after all layers, or with a cache after the first `layers`. On one rank of a pipeline, ends with an
-        exception if a later rank takes over."""
+        """The output after all layers, or with a cache after the first `layers`. The values of `after` are replaced by the
+        states after the layers that are its keys. On one rank of a pipeline, ends with an exception if a later rank takes
+        over."""
         split, part = self.begin_split(layout) if self.begin_split is not None else split, self.part
         runs = self._passes(layout, memory, memory_layout, extras, split)
         count = len(runs) if layers is None else layers
@@ -363,11 +369,13 @@ class StackModule(nn.Module):
             return part.output(extras)
         if part is not None and part.is_later:
             part.hand_over([memory], extras)
+        deep: tuple[Tensor, ...] = ()
         if part is None or part.begins:
             embedding, position = self.embedding, self.position.embed(layout)
             if isinstance(embedding, InputModule):
                 own = {"layout": layout} if embedding.takes_layout else {}
                 x = embedding(ids, position, token_types, **own)
+                x, deep = x if isinstance(x, tuple) else (x, ())
             else:
                 x = through_wrapper(embedding, ids, position, token_types)
             x = x if split is None else split.own(x)
@@ -375,7 +383,8 @@ class StackModule(nn.Module):
         else:
             x = part.take_up(extras)
         training = torch.is_grad_enabled()
-        if not training and split is None and part is None:  # one kernel for all layers, if it serves them
+        whole = split is None and part is None and after is None and not deep
+        if not training and whole:  # one kernel for all layers, if it serves them
             fused = None if cache is None else fused_step(self, x, layout, runs, cache, count)
             fused = fused_encoding(self, x, layout, runs, count, cache) if fused is None else fused
             if fused is not None:
@@ -393,6 +402,9 @@ class StackModule(nn.Module):
                         x = _checkpointed(cast(BlockModule, block), x, runs[i])
                     else:
                         x = block(x, runs[i])
+                    x = x + deep[i] if i < len(deep) else x
+                    if after is not None and i in after:
+                        after[i] = x
         if part is not None and not part.ends:
             part.hand_over([x, memory], extras)
         x = self.norm(self.placement.leave(x) if self.placement.streams > 1 else x)

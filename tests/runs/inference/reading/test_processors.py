@@ -22,8 +22,8 @@ from qkv.runs.tasks.media import TextWithFiles
 Saved = Callable[[str], tuple[Path, Any, Any]]
 ALONE = {"paligemma": "<image>", "gemma3": "<start_of_image>"}
 KINDS = [
-    pytest.param(kind, marks=pytest.mark.slow if kind == "qwen2_vl" else [])
-    for kind in ("paligemma", "gemma3", "qwen2_vl", "qwen2_5_vl")
+    pytest.param(kind, marks=pytest.mark.slow if kind in ("qwen2_vl", "qwen3_vl") else [])
+    for kind in ("paligemma", "gemma3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl")
 ]
 OPTIONS: dict[str, Any] = {"max_new_tokens": 20, "min_new_tokens": 20, "num_beams": 1}
 

@@ -268,5 +268,6 @@ KINDS: Mapping[str, Callable[[_Seen], MediumReader]] = {
     "gemma3": _gemma3,
     "qwen2_vl": _qwen,
     "qwen2_5_vl": _qwen,
+    "qwen3_vl": _qwen,
 }
 """By the model type of a directory."""
