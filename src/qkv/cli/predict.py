@@ -94,7 +94,7 @@ def predict(
     """
     from ..io.directories.layout import claim_folder
     from ..runs.inference.predict import check_options, predict, predicts_without_input
-    from ..runs.inference.tables.write import is_output
+    from ..runs.inference.tables.write import check_folder, is_output
     from ..runs.inference.uses import reads_text
 
     loaded, inputs = load_runs(run, inputs, "predict", device, ensemble_weights, ensemble_mode)
@@ -114,6 +114,7 @@ def predict(
     answers: Iterable[tuple[str, Iterable[Prediction] | None]]
     table = out is not None and is_output(out)
     if out is not None and not table:
+        check_folder(out)
         claim_folder(out, None, filter(None, map(existing_path, inputs or ())))
     question = asked(inputs, loaded, "predict", out if table else None, column, overwrite and table)
     if question.texts is not None:

@@ -145,6 +145,7 @@ class Asked:
             for text, one in each(self.texts, answer, at_once, noun, self.table):
                 show(text, one)
             return
+        from ..core.spec import counted
         from ..runs.inference.tables.read import FileTable
         from ..runs.inference.tables.write import write_table
 
@@ -162,7 +163,7 @@ class Asked:
             echo(f"{note}.", err=True)
         without = sum(one is None for one in results)
         echo(
-            f"Wrote {len(results):,} rows to {self.out}"
+            f"Wrote {counted(len(results), 'row')} to {self.out}"
             + (f"; {without:,} blank or refused, with empty cells" if without else "")
         )
 
@@ -190,7 +191,7 @@ def asked(
     from ..runs.inference.loaded import has_towers
     from ..runs.inference.tables import read as tables
     from ..runs.inference.tables.columns import files_of, reads_files
-    from ..runs.inference.tables.write import check_output
+    from ..runs.inference.tables.write import check_columns, check_output
 
     towers = has_towers(run)
     existing = [path for text in texts or () if (path := existing_path(text)) is not None]
@@ -222,6 +223,8 @@ def asked(
         table = tables.read_lines(existing[0])
     for note in table.notes if table else ():
         echo(f"Read: {note}.", err=True)
+    if table is not None and out is not None:
+        check_columns(out, table)
     return Asked(None if table else texts, table, out)
 
 

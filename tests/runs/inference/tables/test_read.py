@@ -112,6 +112,16 @@ def test_nul_characters_are_told(runs: Path, capsys: pytest.CaptureFixture[str])
     assert "in.csv has 1 NUL character (the first in line 3), kept as part of the text" in capsys.readouterr().err
 
 
+def test_an_object_is_no_text_and_its_fields_are(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("in.jsonl").write_text('{"text": {"body": "good film"}}\n{"text": {"body": "bad film"}}\n')
+    assert main(["predict", str(runs / "classifier"), "in.jsonl"]) == 2
+    said = capsys.readouterr().err
+    assert "in.jsonl', line 1: 'text' is no text but an object" in said and "--column text.FIELD" in said
+    assert main(["predict", str(runs / "classifier"), "in.jsonl", "--column", "text.body", "--out", "out.jsonl"]) == 0
+    expected = qkv.load(runs / "classifier").classify(["good film", "bad film"])
+    assert [row["prediction"] for row in read_back("out.jsonl")] == [one.label for one in expected]
+
+
 @pytest.mark.parametrize("command", ["predict", "classify", "embed"])
 def test_a_file_of_another_kind_than_its_name_is_refused(
     runs: Path, command: str, capsys: pytest.CaptureFixture[str]

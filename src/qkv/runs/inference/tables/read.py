@@ -131,7 +131,7 @@ def read_table(path: Path, run: LoadedModel, command: str, chosen: Sequence[str]
         numbered = [int(name) if name.isdecimal() and not records.names else name for name in columns]
         notes = (*notes, *cells.odd(records.names, numbered))
     folder = path.parent if reads_files(run) else None
-    inputs = [_input(row, columns, folder) for row in rows]
+    inputs = [_input(row, columns, folder, records.where(i)) for i, row in enumerate(rows)]
     read = f"{counted(len(rows), 'row')} of {path.name}; reading {' and '.join(map(repr, columns))}"
     more = "" if chosen else _others(names, columns)
     where = tuple(records.where(i) for i in range(len(rows)))
@@ -256,12 +256,20 @@ def _row(records: Records, names: tuple[str, ...], i: int) -> Row:
     return row if isinstance(row, dict) else {name: row[n] if n < len(row) else "" for n, name in enumerate(names)}
 
 
-def _input(row: Row, columns: Sequence[str], folder: Path | None) -> str:
-    """What a run reads of a row: "" if a cell is empty. A list in a cell is several texts, such as candidates."""
+def _input(row: Row, columns: Sequence[str], folder: Path | None, where: str) -> str:
+    """What a run reads of a row: "" if a cell is empty. A list in a cell is several texts, such as candidates. Raises
+    ValueError for a cell that is an object or bytes."""
     parts: list[str] = []
     for number, name in enumerate(columns):
         value = row[name] if name in row else json_value(dict(row), name)
         for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, Mapping | bytes):
+                what = (
+                    "bytes"
+                    if isinstance(item, bytes)
+                    else f"an object, {brief(item)}; --column {name}.FIELD reads a field"
+                )
+                raise ValueError(f"{where}: {brief(name)} is no text but {what}")
             text = "" if item is None else item if isinstance(item, str) else str(item)
             parts.append(str(folder / text) if folder is not None and number == 0 and text.strip() else text)
     return Line(tuple(parts)) if all(part.strip() for part in parts) else ""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import csv
+import datetime
 import io
+import itertools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +20,18 @@ from ....data.files.records import FORMATS
 from ....io.directories.layout import claim_output
 from ...tasks.classes import Classified
 from ...tasks.prediction import Prediction
-from .read import FileTable, Row
+from .read import FileTable, Row, names_a_file
 
 
 def is_output(path: Path) -> bool:
     """Whether a name is that of a table that is written."""
     return path.suffix.lower() in FORMATS
+
+
+def check_folder(path: Path) -> None:
+    """Raise ValueError if the folder to write files into has the name of a file, such as a table that is not written."""
+    if names_a_file(path) and not path.is_dir():
+        raise ValueError(f"--out is a folder, or a table that ends in {', '.join(FORMATS)}, not {brief(path)}")
 
 
 ARRAY = ".npy"
@@ -70,16 +79,16 @@ def write_table(path: Path, table: FileTable, results: Sequence[Row | None]) -> 
     form = FORMATS[path.suffix.lower()]
     results = [result if result is None or form == "jsonl" else _flat(result) for result in results]
     added = list(dict.fromkeys(name for result in results if result is not None for name in result))
-    renamed = {name: _free(name, table.names) for name in added}
+    renamed = _renamed(added, table.names)
     names = [*table.names, *renamed.values()]
     rows = [
         {**row, **{renamed[name]: None if result is None else result.get(name) for name in added}}
         for row, result in zip(table.rows, results, strict=True)
     ]
     if form == "parquet":
-        content = _parquet(path, table, names, rows)
+        content = _parquet(path, table, {name: [row[name] for row in rows] for name in renamed.values()})
     elif form == "jsonl":
-        content = rows_in(path, rows).encode("utf-8", "backslashreplace")
+        content = rows_in(path, map(_plain, rows)).encode("utf-8", "backslashreplace")
     else:
         delimiter = "\t" if form == "tsv" else "," if table.delimiter == "\t" else table.delimiter
         content = _cells(names, rows, delimiter).encode("utf-8", "backslashreplace")
@@ -91,12 +100,18 @@ def write_table(path: Path, table: FileTable, results: Sequence[Row | None]) -> 
     return (f"the input has the columns {old} already; the new ones are {new}",)
 
 
-def _free(name: str, taken: Sequence[str]) -> str:
-    number = 2
-    free = name
-    while free in taken:
-        free, number = f"{name}_{number}", number + 1
-    return free
+def _renamed(added: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+    """Each new column with its name in the table: its own, or with a number that makes it unlike all others."""
+    renamed: dict[str, str] = {}
+    for name in added:
+        taken = {*names, *renamed.values(), *(other for other in added if other != name)}
+        renamed[name] = next(free for free in _numbered(name) if free not in taken)
+    return renamed
+
+
+def _numbered(name: str) -> Iterator[str]:
+    yield name
+    yield from (f"{name}_{number}" for number in itertools.count(2))
 
 
 def _flat(result: Row) -> dict[str, Any]:
@@ -120,18 +135,53 @@ def _cells(names: Sequence[str], rows: Iterable[Row], delimiter: str) -> str:
 
 
 def _cell(value: Any) -> Any:
-    if isinstance(value, list | tuple | dict):
-        return json.dumps(value, ensure_ascii=False)
-    return "" if value is None else value
+    plain = _plain(value)
+    if isinstance(plain, list | dict):
+        return json.dumps(plain, ensure_ascii=False)
+    return "" if plain is None else str(value) if isinstance(value, datetime.datetime) else plain
 
 
-def _parquet(path: Path, table: FileTable, names: Sequence[str], rows: Sequence[Row]) -> bytes:
+def _plain(value: Any) -> Any:
+    """A value in the types of JSON: dates as in ISO 8601, bytes in base64, decimals and all others as text."""
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, Mapping):
+        return {name if isinstance(name, str) else str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return value.isoformat() if isinstance(value, datetime.date | datetime.time) else str(value)
+
+
+def check_columns(path: Path, table: FileTable) -> None:
+    """Raise ValueError, naming the column, if the rows of a table can't be written to `path`."""
+    if FORMATS[path.suffix.lower()] == "parquet":
+        _columns(path, table)
+
+
+def _columns(path: Path, table: FileTable) -> Any:
+    """The columns of a table in Arrow: with all their types if they come from a Parquet file."""
     arrow = optional_library(f"writing {str(path)!r}", "pyarrow")
-    parquet = optional_library(f"writing {str(path)!r}", "pyarrow.parquet")
-    made = arrow.table({name: arrow.array([row.get(name) for row in rows]) for name in names})
-    if table.path.suffix.lower() == ".parquet":  # its columns keep their types
-        for place, field in enumerate(parquet.read_schema(table.path)):
-            made = made.set_column(place, field, made.column(field.name).cast(field.type))
+    if table.path.suffix.lower() == ".parquet":
+        return optional_library(f"writing {str(path)!r}", "pyarrow.parquet").read_table(table.path)
+    columns: dict[str, Any] = {}
+    for name in table.names:
+        try:
+            columns[name] = arrow.array([row.get(name) for row in table.rows])
+        except (arrow.ArrowException, OverflowError) as error:
+            why = str(error).splitlines()[0]
+            raise ValueError(
+                f"the column {brief(name)} can't be written to a Parquet file, whose columns have one type each ({why}); "
+                f"choose another form, such as {path.with_suffix('.jsonl').name}"
+            ) from None
+    return arrow.table(columns)
+
+
+def _parquet(path: Path, table: FileTable, results: Mapping[str, Sequence[Any]]) -> bytes:
+    parquet, made = optional_library(f"writing {str(path)!r}", "pyarrow.parquet"), _columns(path, table)
+    for name, values in results.items():
+        made = made.append_column(name, [values])
     file = io.BytesIO()
     parquet.write_table(made, file)
     return file.getvalue()
