@@ -39,7 +39,7 @@ tables = st.lists(word, min_size=1, max_size=8, unique=True).flatmap(
 def test_what_is_written_comes_back(
     tmp_path_factory: pytest.TempPathFactory, table: tuple[tuple[str, ...], np.ndarray], form: Form, packed: bool
 ) -> None:
-    path = tmp_path_factory.mktemp("v") / ("v.txt.gz" if packed else "v.txt")
+    path = tmp_path_factory.mktemp("v") / ("v.gz" if packed else "v")
     vectors = Vectors(*table)
     again = read(write(vectors, path, form))
     assert again.words == vectors.words
@@ -58,6 +58,13 @@ def test_the_name_says_how_to_write(tmp_path: Path) -> None:
     assert gzip.decompress(write(TWO, tmp_path / "v.bin.gz").read_bytes()) == BINARY
     assert write(TWO, tmp_path / "v.vec").read_bytes().startswith(b"2 3\nthe 0.5 -1.25 ")
     assert write(TWO, tmp_path / "v.txt", "glove").read_bytes().startswith(b"the 0.5 -1.25 ")
+
+
+@pytest.mark.parametrize(("name", "form"), [("v.bin", "glove"), ("v.bin.gz", "word2vec"), ("v.txt", "binary")])
+def test_a_name_that_contradicts_the_form_is_refused(name: str, form: Form, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=f"the format {form} is .* choose a name that ends in"):
+        write(TWO, tmp_path / name, form)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -109,10 +109,13 @@ class SeriesSource(Source):
         return notes
 
     def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
+        return self.windows(split, *self.scaling())
+
+    def windows(self, split: Split, center: Numbers, spread: Numbers) -> SeriesWindows:
+        """The windows of a split, with the values of each column less `center`, over `spread`."""
         values, names = self.values()
         edges, number = self.edges(len(values)), SPLITS.index(split)
         begin, end = max(0, edges[number] - (self.history if number else 0)), edges[number + 1]
-        center, spread = self.scaling()
         windows = SeriesWindows(((values - center) / spread).astype(np.float32), self, begin, end, names)
         if not len(windows):
             raise ValueError(

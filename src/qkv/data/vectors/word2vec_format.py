@@ -73,7 +73,8 @@ def write(vectors: Vectors, path: str | Path, form: Form | None = None) -> Path:
     """Write a file atomically. Without a `form`, `.bin` means binary and any other name word2vec text; an additional `.gz`
     compresses. Reading the file gives the same numbers.
 
-    Raises ValueError for a word that the format can't store: with a space in a binary file, with a line end, or empty.
+    Raises ValueError for a name that contradicts the format, a `.bin` for text or a `.txt` for binary, and for a word that
+    the format can't store: with a space in a binary file, with a line end, or empty.
     """
     path = Path(path)
     if path.suffix in _NOT_WRITTEN:
@@ -81,7 +82,14 @@ def write(vectors: Vectors, path: str | Path, form: Form | None = None) -> Path:
             f"vectors are written plain or compressed with gzip, and {path.name} ends in {path.suffix}; choose a name that "
             "ends in .gz, or one without a suffix of compression"
         )
-    form = as_form(form or ("binary" if path.name.removesuffix(".gz").endswith(".bin") else "word2vec"))
+    suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
+    form = as_form(form or ("binary" if suffix == ".bin" else "word2vec"))
+    if suffix == (".txt" if form == "binary" else ".bin"):
+        kind, other = ("binary", ".bin") if form == "binary" else ("text", ".txt")
+        raise ValueError(
+            f"the format {form} is {kind}, and other programs take {path.name} for the other; choose a name that ends in "
+            f"{other}, or leave out the format"
+        )
     for word in vectors.words:
         if not word or "\n" in word or word != word.strip(" \r\t") or (form == "binary" and " " in word):
             raise ValueError(f"the word {brief(word)} can't be written to a {form} file, which could not be read back")

@@ -39,7 +39,7 @@ from .baselines import advice, baselines_of
 from .decoding import changed_decoding
 from .example_counts import Clock, first, goods, up_to
 from .likelihood import Likelihood, TermSums, TermValue, values_of
-from .other_data import check_changed, notes_on_other
+from .other_data import as_trained, check_changed, notes_on_other
 
 if TYPE_CHECKING:
     from ..inference.run import Run
@@ -476,7 +476,7 @@ def evaluate_run(
     recipe = run.recipe.change([*changes, *decoding])
     recipe.evaluation.check_again(run.recipe.evaluation, None if recipe.task is None else recipe.task.kind, left)
     settings = (recipe.batching, recipe.evaluation, run.generation, recipe.objective, recipe.seed, recipe.task)
-    evaluator = Evaluator(recipe.data, run.tokenizer, *settings)
+    evaluator = Evaluator(as_trained(recipe.data, recipe.task), run.tokenizer, *settings)
     chosen = next((name for name in SPLITS if name == split), None)
     if chosen is None:
         raise ValueError(f"there is no split {brief(split)}; {nearest(split, SPLITS)}")
@@ -488,5 +488,7 @@ def evaluate_run(
         recipe.task.check_fields(next(recipe.data.examples(chosen, shuffle=False), {}), recipe.data)
     result = evaluator(run.model, chosen, limit, generation, score_each=score_each)
     if data:
-        result = replace(result, notes=[*notes_on_other(recipe.data, run.recipe.data, chosen), *result.notes])
+        result = replace(
+            result, notes=[*notes_on_other(recipe.data, run.recipe.data, chosen, recipe.task), *result.notes]
+        )
     return with_baselines(result, recipe, chosen, limit) if baselines else result
