@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from fused_models import varied_model
+from served_runs import Asked, settle
 
 import qkv
 from qkv.data.tokenizers.tokenizer import train
@@ -28,37 +29,6 @@ OPTIONS: list[dict[str, Any]] = [
     {"max_new_tokens": 15, "top_p": 0.8, "seed": 5, "repetition_penalty": 1.3},
     {"max_new_tokens": 7, "no_repeat_ngram_size": 2, "min_new_tokens": 3},
 ]
-
-
-class Asked:
-    """A request, and what was told about it."""
-
-    def __init__(self, engine: Engine, decoder: Decoder, text: str, **options: Any) -> None:
-        work = {name: options.pop(name) for name in ("stop", "streams", "likeliest", "echo") if name in options}
-        self.pieces: list[str] = []
-        self.endings: dict[int, Ending] = {}
-        self.done = threading.Event()
-        run = decoder.run
-        self.work = Work(run, run.encode(text), run.settings(**options), self.tell, **work)
-        engine.submit(decoder, self.work)
-
-    def tell(self, event: Event) -> None:
-        if isinstance(event, Ending):
-            self.endings[event.sample] = event
-            if len(self.endings) == self.work.count:
-                self.done.set()
-        else:
-            self.pieces.append(event.text)
-
-    def texts(self) -> list[str]:
-        assert self.done.wait(60)
-        return [self.endings[i].text for i in range(self.work.count)]
-
-
-def settle(engine: Engine) -> None:
-    """Let the engine take two turns."""
-    for _ in range(2):
-        engine.do(alone(lambda: None)).result(60)
 
 
 @pytest.fixture(scope="module")
@@ -151,18 +121,6 @@ def test_a_request_that_is_given_up_frees_its_place(engine: tuple[Engine, Decode
     Asked(*engine, "the", max_new_tokens=2).texts()
     settle(engine[0])
     assert engine[0].tokens == 0 and engine[0].rows == 0
-
-
-def test_a_failed_step_harms_no_later_request(
-    engine: tuple[Engine, Decoder], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(Decoder, "_logits", lambda self, rows: 1 / 0)
-        one = Asked(*engine, "the", max_new_tokens=20, min_new_tokens=20)
-        assert one.done.wait(60) and one.endings[0].outcome == "error"
-    assert "ZeroDivisionError" in caplog.text and "cat" not in caplog.text
-    assert Asked(*engine, "the", max_new_tokens=3).texts()
-    assert engine[0].statistics.failures == 1
 
 
 def test_what_never_fits_is_refused_and_what_does_not_fit_now_waits(run: Run, engine: tuple[Engine, Decoder]) -> None:

@@ -182,7 +182,7 @@ def test_the_page_needs_nothing_from_elsewhere(client: TestClient) -> None:
 
 
 def test_health_readiness_and_metrics(client: TestClient) -> None:
-    assert client.get("/health").json() == {"status": "ok"} and client.get("/ready").status_code == 200
+    assert client.get("/health").json() == {"status": "ok", "crashes": 0} and client.get("/ready").status_code == 200
     text = client.get("/metrics").text
     from prometheus_client.parser import text_string_to_metric_families
 

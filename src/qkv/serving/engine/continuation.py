@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,10 @@ from ...generation.settings import Generation
 from ...runs.inference.loaded import LoadedModel
 from .unfolding import Unfolding
 
-Outcome = Literal["stop", "length", "cancelled", "error"]
+_log = logging.getLogger(__name__)
+
+Outcome = Literal["stop", "length", "cancelled", "error", "crashed"]
+"""`error` is a failure at this request; after `crashed` the same request may succeed."""
 
 
 class ChosenToken(NamedTuple):
@@ -76,6 +80,7 @@ class Work:
     cancelled: bool = False
     read: list[ChosenToken] = field(default_factory=list)
     reused: int = 0  # tokens of the prompt that were not computed again
+    _ended: set[int] = field(default_factory=set)  # the continuations whose ending was told
 
     def __post_init__(self) -> None:
         run, self.stop = self.run, texts(self.stop, "stop strings")
@@ -104,6 +109,23 @@ class Work:
     def tokens(self) -> int:
         """The most tokens that its continuations can have, with the prompt."""
         return (len(self.prompt) + self.limit) * self.count + len(self.source or ())
+
+    def report(self, event: Event) -> None:
+        """Tell an event, unless its continuation has ended. If the listener fails, the request is given up."""
+        if event.sample in self._ended:
+            return
+        if isinstance(event, Ending):
+            self._ended.add(event.sample)
+        try:
+            self.tell(event)
+        except Exception:
+            self.cancelled = True
+            _log.exception("the listener of a request failed")
+
+    def give_up(self, outcome: Outcome, message: str = "") -> None:
+        """Report the same ending for all continuations that have not ended."""
+        for i in range(self.count):
+            self.report(Ending(i, "", (), outcome, message))
 
     def begun(self) -> list[Continued]:
         """Its continuations, before their first token."""
@@ -190,14 +212,14 @@ class Continued:
 
     def _tell(self, text: str) -> None:
         new, self.told = tuple(self.chosen[self.told :]), len(self.chosen)
-        self.work.tell(NewText(self.index, text, new))
+        self.work.report(NewText(self.index, text, new))
 
     def end(self, outcome: Outcome, message: str = "") -> None:
         text = self.text.whole(self.ids) if outcome in ("stop", "length") else ""
         rest = self.text.rest(text)
         if self.work.streams and (rest or self.told < len(self.chosen)) and outcome in ("stop", "length"):
             self._tell(rest)
-        self.work.tell(Ending(self.index, text, tuple(self.chosen), outcome, message))
+        self.work.report(Ending(self.index, text, tuple(self.chosen), outcome, message))
 
 
 def described(logits: Tensor, token: int, top: int | None) -> ChosenToken:

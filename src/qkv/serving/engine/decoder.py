@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Hashable, Sequence
 from typing import Any
@@ -15,9 +16,12 @@ from ...nn.models.fused_step.rows import FusedRows, RowCache
 from ...nn.models.heads.text import LanguageModelHead
 from ...runs.inference.loaded import LoadedModel
 from .continuation import ChosenToken, Continued, Work, described
+from .crashes import Crashes
 from .prefixes import Prefixes
 from .statistics import Statistics
 
+_log = logging.getLogger(__name__)
+FAILED = "the server failed at this request; its log says why"
 CHUNK = 256
 """Tokens of a prompt that are read at a time. Chunks begin at its multiples, so a prompt is always read in the same ones."""
 
@@ -56,6 +60,7 @@ class Decoder:
         self.rows: list[DecodedRow] = []
         self.reading: list[PromptReading] = []
         self.prefixes = Prefixes(prefix_bytes, CHUNK)
+        self.crashes = Crashes()
         fused = FusedRows(model, in_order=not fast) if _has_our_head(model) else None
         self.fused = fused if fused is not None and fused.serves else None
 
@@ -74,8 +79,18 @@ class Decoder:
         self.reading.append(PromptReading(work, cache, done))
 
     def read(self) -> int:
-        """Read the next chunk of the oldest prompt; returns its number of tokens."""
+        """Read the next chunk of the oldest prompt; returns its number of tokens. What fails ends this request alone."""
         reading = self.reading[0]
+        try:
+            return self._read(reading)
+        except Exception:
+            self._drop(reading.work)
+            self.statistics.failures += 1
+            _log.exception("a prompt could not be read")
+            reading.work.give_up("error", FAILED)
+            return 0
+
+    def _read(self, reading: PromptReading) -> int:
         work, chunk = reading.work, reading.next
         with settled(reading.cache):
             if work.echo:
@@ -89,8 +104,8 @@ class Decoder:
         if work.source is None and work.settings.cache is None and reading.done % CHUNK == 0 and not work.echo:
             self.prefixes.keep(work.prompt[: reading.done], reading.cache)
         if reading.done == len(work.prompt):
-            self.reading.pop(0)
             self._split(reading, logits)
+            self.reading.remove(reading)
         return len(chunk)
 
     def _split(self, reading: PromptReading, logits: Tensor) -> None:
@@ -140,20 +155,22 @@ class Decoder:
 
     def drop_cancelled(self) -> None:
         """Free the places of requests that nobody waits for any more."""
-        for row in self.rows:
-            if row.continuation.work.cancelled:
-                row.continuation.end("cancelled")
-        self.rows = [row for row in self.rows if not row.continuation.work.cancelled]
-        self.reading = [reading for reading in self.reading if not reading.work.cancelled]
+        works = [*(row.continuation.work for row in self.rows), *(reading.work for reading in self.reading)]
+        for work in works:
+            if work.cancelled:
+                self._drop(work)
+                work.give_up("cancelled")
 
-    def fail(self, message: str) -> None:
-        """End everything with an error."""
-        continuations = [row.continuation for row in self.rows]
-        for reading in self.reading:
-            continuations += reading.work.begun()
+    def _drop(self, work: Work) -> None:
+        self.rows = [row for row in self.rows if row.continuation.work is not work]
+        self.reading = [reading for reading in self.reading if reading.work is not work]
+
+    def restart(self) -> list[Work]:
+        """Forget all rows, prompts and prefixes, and return the requests that they were of."""
+        works = [*(row.continuation.work for row in self.rows), *(reading.work for reading in self.reading)]
         self.rows, self.reading = [], []
-        for continuation in continuations:
-            continuation.end("error", message)
+        self.prefixes.clear()
+        return works
 
 
 def _chosen_together(rows: Sequence[DecodedRow], logits: Tensor) -> dict[int, int | None]:
@@ -179,7 +196,10 @@ def _taken(continuation: Continued, chosen: Tensor | int | None) -> int | None:
         return token if continuation.take(token) else None
     except ValueError as error:
         continuation.end("error", str(error))
-        return None
+    except Exception:
+        _log.exception("a token could not be chosen")
+        continuation.end("error", FAILED)
+    return None
 
 
 def _has_our_head(model: Any) -> bool:

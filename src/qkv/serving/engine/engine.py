@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from typing import Literal
 
 import torch
 
-from .continuation import Ending, Work
-from .decoder import CHUNK, Decoder
+from .continuation import Work
+from .crashes import Crashes
+from .decoder import CHUNK, FAILED, Decoder
 from .jobs import Item, Job, Jobs, Result, run_together
 from .statistics import Statistics
 
@@ -20,10 +23,21 @@ _log = logging.getLogger(__name__)
 BUDGET = 512
 """Tokens of a turn: rows count one each, and chunks of prompts are read while some are left."""
 MOST_ROWS = 256
+CRASHED = "the engine crashed at a step and has started again; send the request again"
+
+State = Literal["ok", "ending", "crashing", "stopped"]
 
 
 class Busy(Exception):
-    """The queue is full, or the engine is ending."""
+    """The queue is full."""
+
+
+class Unavailable(Busy):
+    """The engine is ending, has crashed, or rests after crashes, for so many seconds."""
+
+    def __init__(self, message: str, seconds: float = 1.0) -> None:
+        super().__init__(message)
+        self.seconds = seconds
 
 
 class Engine:
@@ -32,6 +46,10 @@ class Engine:
     A turn takes one step with the rows of every decoder, then reads chunks of prompts up to `BUDGET` tokens, then does one
     job that is no decoding, or several as one batch. Requests are admitted in their order, while the tokens that they can
     have at most are not more than `most_tokens`; then at most `most_waiting` wait.
+
+    If the step of a decoder fails, its requests end as crashed, and it forgets its prefixes. If anything else in a turn
+    fails, all requests end so and the thread begins anew. After three crashes within a minute, a decoder or the engine
+    refuses requests for a minute.
     """
 
     def __init__(self, most_tokens: int, most_waiting: int = 256, threads: int | None = None) -> None:
@@ -42,8 +60,12 @@ class Engine:
         self._changed = threading.Condition()
         self._waiting: deque[tuple[Decoder, Work]] = deque()
         self._jobs = Jobs()
+        self._computing: Sequence[Job] = ()  # type: ignore[type-arg]
         self._running: list[Work] = []
         self._ending = False
+        self._turn_began: float | None = None
+        self.crashes = 0  # of the engine and of decoders
+        self._crashes = Crashes()
         self._thread = threading.Thread(target=self._run, name="qkv-engine", daemon=True)
 
     # -- for other threads ----------------------------------------------------------------------------------------------
@@ -60,8 +82,24 @@ class Engine:
             self._thread.join(timeout)
 
     @property
-    def is_alive(self) -> bool:
-        return self._thread.is_alive() and not self._ending
+    def state(self) -> State:
+        """Whether requests are accepted, and why not. A decoder can rest by itself (`resting`)."""
+        if self._ending:
+            return "ending"
+        if not self._thread.is_alive():
+            return "stopped"
+        return "crashing" if self._crashes.rest else "ok"
+
+    @property
+    def resting(self) -> bool:
+        """Whether some decoder refuses requests after crashes."""
+        return any(decoder.crashes.rest for decoder in self.decoders)
+
+    @property
+    def turn_seconds(self) -> float:
+        """How long the present turn has taken; 0 between turns."""
+        began = self._turn_began
+        return 0.0 if began is None else time.monotonic() - began
 
     @property
     def waiting(self) -> int:
@@ -77,16 +115,17 @@ class Engine:
         return sum(work.tokens for work in self._running)
 
     def submit(self, decoder: Decoder, work: Work) -> None:
-        """Queue a request. Raises ValueError for one that never fits, `Busy` if too many wait."""
-        self.check(work)
+        """Queue a request. Raises ValueError for one that never fits, `Busy` if it can't be accepted now."""
+        self.check(decoder, work)
         with self._changed:
             self._check_room()
             self._waiting.append((decoder, work))
             self._changed.notify()
 
-    def check(self, work: Work) -> None:
-        """Raise ValueError for a request that never fits, `Busy` if too many wait now."""
+    def check(self, decoder: Decoder, work: Work) -> None:
+        """Raise ValueError for a request that never fits, `Busy` if it can't be accepted now."""
         self._check_room()
+        _check_rest(decoder.crashes, "this model")
         if work.tokens > self.most_tokens:
             raise ValueError(
                 f"the request can have {work.tokens:,} tokens (prompt and new ones of all outputs), and this server has "
@@ -94,7 +133,7 @@ class Engine:
             )
 
     def do(self, job: Job[Item, Result]) -> Future[Sequence[Result]]:
-        """Queue a job. It is computed together with those of its kind that wait then. Raises `Busy` if too many wait."""
+        """Queue a job, which is joined with those of its kind that wait then. Raises `Busy` if it can't be accepted."""
         with self._changed:
             self._check_room()
             self._jobs.add(job)
@@ -103,22 +142,55 @@ class Engine:
 
     def _check_room(self) -> None:
         if self._ending:
-            raise Busy("the server is shutting down; try again at another one")
+            raise Unavailable("the server is shutting down; try again at another one")
+        _check_rest(self._crashes, "the engine")
+        if self._thread.ident is not None and not self._thread.is_alive():
+            raise Unavailable("the engine has stopped; the server has to be started again")
         if self.waiting >= self.most_waiting:
             raise Busy(f"{self.waiting} requests wait already; try again later")
 
     # -- the engine's thread --------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        torch.set_num_threads(self._threads)
-        with torch.inference_mode():
-            while True:
-                with self._changed:
-                    while not (self._waiting or self._jobs or self.rows):
-                        if self._ending:
-                            return
-                        self._changed.wait()
-                self._turn()
+        while True:
+            try:
+                torch.set_num_threads(self._threads)
+                with torch.inference_mode():
+                    self._loop()
+                return
+            except BaseException as error:
+                _log.error("the engine crashed and starts again", exc_info=error)
+            self._recover()
+
+    def _loop(self) -> None:
+        while True:
+            with self._changed:
+                while not (self._waiting or self._jobs or self.rows):
+                    if self._ending:
+                        return
+                    self._changed.wait()
+            self._turn_began = time.monotonic()
+            self._turn()
+            self._turn_began = None
+
+    def _recover(self) -> None:
+        """End everything that was accepted, forget what decoders hold, and rest if crashes repeat."""
+        self.crashes += 1
+        self._crashes.add()
+        with self._changed:
+            works = [*(work for _, work in self._waiting), *self._running]
+            jobs = [*self._jobs.clear(), *self._computing]
+            self._waiting.clear()
+            self._running, self._computing, self._turn_began = [], (), None
+        for work in works:
+            work.give_up("crashed", CRASHED)
+        for job in jobs:
+            job.give_up(Unavailable(CRASHED))
+        for decoder in self.decoders:
+            decoder.restart()
+        with self._changed:
+            while (rest := self._crashes.rest) and not self._ending:
+                self._changed.wait(rest)
 
     def _turn(self) -> None:
         self.statistics.steps += 1
@@ -135,14 +207,17 @@ class Engine:
         self._sweep()
 
     def _safely(self, decoder: Decoder, work: Callable[[], int]) -> int:
-        """Run one turn of a decoder. If it fails, its requests end with an error and all other requests continue."""
+        """Run one turn of a decoder. If it fails, its requests end and all other requests continue."""
         try:
             return work()
-        except Exception:
+        except BaseException:
             self.statistics.failures += 1
             _log.exception("a step of the engine failed")
-            decoder.fail("the server failed at this request; its log says why")
-            return 0
+        self.crashes += 1
+        decoder.crashes.add()
+        for each in decoder.restart():
+            each.give_up("crashed", CRASHED)
+        return 0
 
     def _sweep(self) -> None:
         """Give up requests that were cancelled, and forget those that have ended."""
@@ -150,6 +225,9 @@ class Engine:
             decoder.drop_cancelled()
         alive = {id(row.continuation.work) for decoder in self.decoders for row in decoder.rows}
         alive |= {id(reading.work) for decoder in self.decoders for reading in decoder.reading}
+        for one in self._running:
+            if id(one) not in alive:
+                one.give_up("crashed", CRASHED)  # which says nothing, unless a fault has lost it
         self._running = [one for one in self._running if id(one) in alive]
 
     def _admit(self) -> None:
@@ -158,21 +236,27 @@ class Engine:
             if not work.cancelled and self._running and self.tokens + work.tokens > self.most_tokens:
                 return
             with self._changed:
+                self._running.append(work)
                 self._waiting.popleft()
             if work.cancelled:
+                work.give_up("cancelled")
                 continue
             try:
                 decoder.begin(work)
             except Exception:
+                self.statistics.failures += 1
                 _log.exception("a request could not begin")
-                for i in range(work.count):
-                    work.tell(Ending(i, "", (), "error", "the server failed at this request; its log says why"))
-            else:
-                self._running.append(work)
+                work.give_up("error", FAILED)
 
     def _do_jobs(self) -> None:
         if self._jobs:
             with self._changed:
-                taken = self._jobs.take()
-            run_together(taken)
-            self.statistics.joined += max(len(taken) - 1, 0)
+                self._computing = self._jobs.take()
+            run_together(self._computing)
+            self.statistics.joined += max(len(self._computing) - 1, 0)
+            self._computing = ()
+
+
+def _check_rest(crashes: Crashes, what: str) -> None:
+    if rest := crashes.rest:
+        raise Unavailable(f"{what} crashed repeatedly and rests; try again in {rest:.0f} seconds, or restart it", rest)

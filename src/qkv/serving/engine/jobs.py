@@ -30,14 +30,20 @@ class Job(Generic[Item, Result]):
     kind: Hashable | None = None
     future: Future[Sequence[Result]] = field(default_factory=Future)
 
-    @property
-    def characters(self) -> int:
-        return sum(len(str(each)) for each in self.inputs)
+    def __post_init__(self) -> None:
+        self.characters = sum(len(str(each)) for each in self.inputs)
 
     def run(self) -> None:
         try:
             self.future.set_result(_quietly(self.compute, self.inputs))
-        except BaseException as error:
+        except Exception as error:
+            self.future.set_exception(error)
+        except BaseException as error:  # SystemExit, which would end whoever waits for the result
+            self.future.set_exception(RuntimeError(f"the computation ended with {type(error).__name__}"))
+
+    def give_up(self, error: Exception) -> None:
+        """Raise an error where the result is awaited, unless there is one."""
+        if not self.future.done():
             self.future.set_exception(error)
 
 
@@ -61,23 +67,23 @@ class Jobs:
     def take(self) -> list[Job]:  # type: ignore[type-arg]
         """Remove and return the oldest job and those that can be joined to it. Cancelled ones are dropped."""
         taken: list[Job] = []  # type: ignore[type-arg]
-        inputs = characters = 0
         kept: deque[Job] = deque()  # type: ignore[type-arg]
-        while self._waiting:
-            job = self._waiting.popleft()
-            size = job.characters
+        inputs = characters = 0
+        for job in self._waiting:
             alike = not taken or (job.kind is not None and job.kind == taken[0].kind)
-            if taken and not (
-                alike and inputs + len(job.inputs) <= MOST_JOINED and characters + size <= MOST_CHARACTERS
-            ):
+            fits = inputs + len(job.inputs) <= MOST_JOINED and characters + job.characters <= MOST_CHARACTERS
+            if taken and not (alike and fits):
                 kept.append(job)
             elif job.future.set_running_or_notify_cancel():
                 taken.append(job)
-                inputs, characters = inputs + len(job.inputs), characters + size
-                if job.kind is None:
-                    break
-        self._waiting.extendleft(reversed(kept))
+                inputs, characters = inputs + len(job.inputs), characters + job.characters
+        self._waiting = kept  # only now, so that none is lost if something fails before
         return taken
+
+    def clear(self) -> list[Job]:  # type: ignore[type-arg]
+        """Remove and return all jobs."""
+        cleared, self._waiting = list(self._waiting), deque()
+        return cleared
 
 
 def run_together(jobs: Sequence[Job]) -> None:  # type: ignore[type-arg]

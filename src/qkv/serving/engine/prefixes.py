@@ -23,6 +23,9 @@ class Prefixes:
     def nbytes(self) -> int:
         return sum(cache.nbytes for cache in self._kept.values())
 
+    def clear(self) -> None:
+        self._kept = OrderedDict()
+
     def find(self, prompt: Sequence[int]) -> tuple[Cache | None, int]:
         """A cache that continues the longest known beginning of a prompt, and its number of tokens.
 

@@ -23,14 +23,15 @@ class Statistics:
         self._first[bisect.bisect_left(BOUNDS, seconds)] += 1
         self._seconds += seconds
 
-    def lines(self, gauges: dict[str, tuple[str, float]]) -> Iterator[str]:
+    def lines(self, gauges: dict[str, tuple[str, float]], crashes: int = 0) -> Iterator[str]:
         """Everything in Prometheus' text format; `gauges` are help and value by name."""
         counters = {
             "prompt_tokens_total": ("Tokens of prompts that were read.", self.prompt_tokens),
             "generated_tokens_total": ("Tokens that were generated.", self.new_tokens),
             "engine_steps_total": ("Steps of the engine.", self.steps),
             "joined_requests_total": ("Requests that were computed in the batch of another.", self.joined),
-            "engine_failures_total": ("Steps of the engine that failed.", self.failures),
+            "engine_failures_total": ("Steps of the engine and requests that failed.", self.failures),
+            "engine_crashes_total": ("Crashes after which the engine or a model started again.", crashes),
         }
         for kind, table in (("counter", counters), ("gauge", gauges)):
             for name, (text, value) in table.items():

@@ -128,16 +128,26 @@ async def list_models(request: Request) -> Response:
     return JSONResponse(next(one for one in data if one["id"] == name))
 
 
+def _state(models: Models) -> str:
+    state, engine = models.engine.state, models.engine
+    return "stuck" if state == "ok" and engine.turn_seconds > models.limits.seconds else state
+
+
 async def health(request: Request) -> Response:
-    alive = request.app.state.models.engine.is_alive
-    return JSONResponse({"status": "ok" if alive else "ending"}, 200 if alive else 503)
+    """Whether the process can answer at all; if not, it has to be started again."""
+    models: Models = request.app.state.models
+    state = _state(models)
+    return JSONResponse({"status": state, "crashes": models.engine.crashes}, 200 if state == "ok" else 503)
 
 
 async def ready(request: Request) -> Response:
+    """Whether requests of all runs are accepted now."""
     models: Models = request.app.state.models
-    engine = models.engine
-    free = engine.is_alive and engine.waiting < models.limits.waiting
-    return JSONResponse({"status": "ready" if free else "busy"}, 200 if free else 503)
+    state = _state(models)
+    if state == "ok":
+        is_full = models.engine.waiting >= models.limits.waiting
+        state = "crashing" if models.engine.resting else "busy" if is_full else "ready"
+    return JSONResponse({"status": state}, 200 if state == "ready" else 503)
 
 
 async def metrics(request: Request) -> Response:
@@ -147,8 +157,13 @@ async def metrics(request: Request) -> Response:
         "rows_running": ("Continuations that are generated now.", float(engine.rows)),
         "tokens_in_flight": ("Tokens for which a place is reserved.", float(engine.tokens)),
         "tokens_in_flight_limit": ("The most of them.", float(engine.most_tokens)),
+        "engine_up": (
+            "1 if the engine accepts requests of all runs.",
+            float(engine.state == "ok" and not engine.resting),
+        ),
+        "engine_turn_seconds": ("How long the present turn of the engine has taken.", engine.turn_seconds),
     }
-    text = "".join(engine.statistics.lines(gauges))
+    text = "".join(engine.statistics.lines(gauges, engine.crashes))
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
-from uuid import uuid4
 
 from pydantic import Field
 from starlette.requests import Request
@@ -16,6 +14,7 @@ from ...data.tokenizers.tokenizer import Tokenizer
 from ...generation.grammar.rules import Grammar
 from ..engine.continuation import ChosenToken, Ending, NewText, Work
 from . import bodies
+from .call_streams import CallStream, described
 from .completions import token_text
 from .errors import ApiError
 from .generating import Choice, CompletionAnswer, reason
@@ -127,7 +126,7 @@ class _Writer:
     def __init__(self, served: Served, asked: ChatFields) -> None:
         self.served, self.asked = served, asked
         self.form = asked.tool_form(served.run.words)
-        self._streams: dict[int, _CallStream] = {}
+        self._streams: dict[int, CallStream] = {}
 
     def choice(self, index: int, work: Work, event: Ending) -> Choice:
         message: dict[str, Any] = {"role": "assistant", "content": event.text, "refusal": None}
@@ -136,7 +135,7 @@ class _Writer:
             ids = [token.id for token in event.tokens]
             text, calls = self.form.read(self.form.spelled(self.served.run.words, ids, work.stop))
             if calls:
-                message |= {"content": text or None, "tool_calls": [_call(one) for one in calls]}
+                message |= {"content": text or None, "tool_calls": [described(one) for one in calls]}
         return {
             "index": index,
             "message": message,
@@ -149,7 +148,7 @@ class _Writer:
         is_end = isinstance(event, Ending)
         ended = reason(event) if isinstance(event, Ending) else None
         if self.form is not None:
-            stream = self._streams.setdefault(index, _CallStream(self.form, self.served.run.words, work.stop))
+            stream = self._streams.setdefault(index, CallStream(self.form, self.served.run.words, work.stop))
             delta = stream.delta([token.id for token in event.tokens], is_end)
             if ended == "stop" and stream.calls:
                 ended = "tool_calls"
@@ -168,40 +167,3 @@ class _Writer:
     def _described(self, token: int, log_prob: float | None) -> dict[str, Any]:
         text = token_text(self.served, token)
         return {"token": text, "logprob": log_prob, "bytes": list(text.encode())}
-
-
-def _call(one: ToolCall) -> dict[str, Any]:
-    about = {"name": one.name, "arguments": one.arguments}
-    return {"id": f"call_{uuid4().hex[:24]}", "type": "function", "function": about}
-
-
-class _CallStream:
-    """What is new in a reply with calls, piece by piece."""
-
-    def __init__(self, form: CallForm, words: Tokenizer, stop: Sequence[str]) -> None:
-        self.form, self.words, self.stop = form, words, stop
-        self.held = max(map(len, stop), default=1) - 1  # characters that may begin a stop string
-        self.ids: list[int] = []
-        self.said = ""
-        self.calls: list[ToolCall] = []
-
-    def delta(self, ids: Sequence[int], is_end: bool) -> dict[str, Any]:
-        """The change by more tokens; those of an end are all of the reply."""
-        self.ids = list(ids) if is_end else [*self.ids, *ids]
-        text = self.form.spelled(self.words, self.ids, self.stop)
-        if not is_end:
-            text = text[: len(text) - self.held].rstrip("\ufffd")
-        said, calls = self.form.read(text)
-        said = said if is_end else self.form.certain(text)
-        delta: dict[str, Any] = {"content": said[len(self.said) :]} if len(said) > len(self.said) else {}
-        changes = [self._change(i, one) for i, one in enumerate(calls)]
-        if found := [change for change in changes if change is not None]:
-            delta["tool_calls"] = found
-        self.said, self.calls = said, calls
-        return delta
-
-    def _change(self, i: int, one: ToolCall) -> dict[str, Any] | None:
-        if i >= len(self.calls):
-            return {"index": i, **_call(one)}
-        new = one.arguments[len(self.calls[i].arguments) :]
-        return {"index": i, "function": {"arguments": new}} if new else None

@@ -110,16 +110,15 @@ class CompletionAnswer:
 
     async def response(self, request: Request) -> Response:
         if self.asked.stream:
-            await self._check_room()
+            self._check_room()
             headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
             return StreamingResponse(self.chunks(), media_type="text/event-stream", headers=headers)
         return await until_hung_up(request, self.whole())
 
-    async def _check_room(self) -> None:
+    def _check_room(self) -> None:
         """Refuse with a status what could only be refused in the stream later."""
-        engine = self.models.engine
         for work in self.works:
-            engine.check(work)
+            self.models.check_room(self.served, work)
 
 
 def _says_something(choice: Choice) -> bool:

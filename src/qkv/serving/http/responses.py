@@ -85,7 +85,7 @@ async def responses(request: Request) -> Response:
     made = _Made(served, asked, work)
     if not asked.stream:
         return JSONResponse(await until_hung_up(request, made.whole(models)))
-    models.engine.check(work)
+    models.check_room(served, work)
     return StreamingResponse(made.events(models), media_type="text/event-stream", headers={"cache-control": "no-cache"})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from ...runs.tasks.text_classification.task import Classify
 from ...runs.tasks.text_regression.task import Regress
 from ..engine.continuation import Ending, Event, Work
 from ..engine.decoder import Decoder
-from ..engine.engine import Busy, Engine
+from ..engine.engine import Busy, Engine, Unavailable
 from ..engine.jobs import Job, alone
 from ..engine.text_jobs import TextJobs
 from .errors import ApiError
@@ -131,6 +132,14 @@ class Models:
         except TimeoutError:
             raise self._late() from None
 
+    def check_room(self, served: Served, work: Work) -> None:
+        """Raise `ApiError` or ValueError if the engine would not accept a request now."""
+        assert served.decoder is not None
+        try:
+            self.engine.check(served.decoder, work)
+        except Busy as busy:
+            raise overloaded(busy) from None
+
     def _late(self) -> ApiError:
         return ApiError(503, f"the answer took longer than {self.limits.seconds:g} seconds; ask for fewer tokens")
 
@@ -170,13 +179,22 @@ class Models:
             number, event = await queue.get()
             if isinstance(event, Ending):
                 left -= 1
-                if event.outcome == "error":
-                    raise ApiError(500, event.message)
+                if event.outcome in ("error", "crashed"):
+                    raise _failure(event)
             yield number, event
 
 
+def _failure(event: Ending) -> ApiError:
+    if event.outcome == "crashed":
+        return ApiError(503, event.message, headers={"retry-after": "1"})
+    return ApiError(500, event.message)
+
+
 def overloaded(busy: Busy) -> ApiError:
-    return ApiError(503 if "shutting" in str(busy) else 429, str(busy), headers={"retry-after": "1"})
+    """The answer to a request that can't be accepted now."""
+    away = isinstance(busy, Unavailable)
+    seconds = math.ceil(busy.seconds) if isinstance(busy, Unavailable) else 1
+    return ApiError(503 if away else 429, str(busy), headers={"retry-after": str(seconds)})
 
 
 def nobody(event: Event) -> None:

@@ -24,7 +24,7 @@ _PROBE = re.compile(
     rf'(?P<head>\{{(?:"type": ?"function", ?)?"name": ?")probe(?P<keys>{_KEYS})\{{"place"(?P<colon>: ?)1\}}'
     r'(?:, ?"(?:id|call_id)": ?"[^"]*")?\}'
 )
-_CALL = re.compile(
+CALL = re.compile(
     r'\{\s*(?:"type"\s*:\s*"function"\s*,\s*)?"name"\s*:\s*"([^"\\]+)"\s*,\s*"(?:arguments|parameters)"\s*:\s*(?=\S)'
 )
 _THOUGHTS = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)
@@ -184,27 +184,13 @@ class CallForm:
                 return text, []
         else:
             said, rest = "", text
-            if not _CALL.match(text.lstrip()):
+            if not CALL.match(text.lstrip()):
                 return text, []
         calls, at = list[ToolCall](), 0
-        while (found := _CALL.search(rest, at)) is not None:
+        while (found := CALL.search(rest, at)) is not None:
             arguments, at = _object(rest, found.end())
             calls.append(ToolCall(found[1], arguments))
         return said.rstrip(), calls
-
-    def certain(self, text: str) -> str:
-        """What a reply says for certain while more may follow: without what may begin a call."""
-        said, calls = self.read(text)
-        if calls or (self.trigger and self.trigger in text):
-            return said
-        if not self.trigger:
-            start = text.lstrip()
-            return "" if self.head.startswith(start) or start.startswith(self.head) else text.rstrip("\ufffd")
-        for length in range(min(len(self.trigger), len(said)), 0, -1):
-            if self.trigger.startswith(said[-length:]):
-                said = said[:-length]
-                break
-        return said.rstrip("\ufffd").rstrip()
 
 
 def _rendered(words: Tokenizer, count: int) -> tuple[str, list[re.Match[str]]] | None:

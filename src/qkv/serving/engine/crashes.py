@@ -1,0 +1,26 @@
+"""Crashes of the engine, or of one of its decoders: and the rest that follows if they repeat."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+
+MOST = 3
+WITHIN = 60.0  # seconds
+
+
+class Crashes:
+    """After `MOST` crashes within `WITHIN` seconds comes a rest as long, in which requests are refused."""
+
+    def __init__(self) -> None:
+        self._times: deque[float] = deque(maxlen=MOST)
+
+    def add(self) -> None:
+        self._times.append(time.monotonic())
+
+    @property
+    def rest(self) -> float:
+        """Seconds until requests are accepted again; 0 if they are now."""
+        if len(self._times) < MOST or self._times[-1] - self._times[0] > WITHIN:
+            return 0.0
+        return max(0.0, self._times[-1] + WITHIN - time.monotonic())
