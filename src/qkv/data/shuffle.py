@@ -11,9 +11,9 @@ _MASK = (1 << 64) - 1
 _ROUNDS = 6
 
 
-def mix(*numbers: int) -> int:
-    """A 64-bit hash of integers (splitmix64, chained), used as a seed."""
-    state = 0
+def mix(*numbers: int, after: int = 0) -> int:
+    """A 64-bit hash of integers (splitmix64, chained), used as a seed. `mix(3, after=mix(1, 2))` is `mix(1, 2, 3)`."""
+    state = after
     for number in numbers:
         state = (state ^ (number & _MASK)) + 0x9E3779B97F4A7C15 & _MASK
         state = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 & _MASK

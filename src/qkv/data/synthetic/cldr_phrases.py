@@ -7,18 +7,30 @@ domain, in any locale. The *anchors* of a form are a few items whose texts toget
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from random import Random
 from typing import Any, Literal, get_args
 
-from babel import dates, lists, numbers, units
+from babel import dates, numbers
 from babel.core import Locale
 
 from .cldr_locales import CURRENCIES, LANGUAGES, TERRITORIES, UNITS, open_locale, shared_names
+from .cldr_writers import (
+    compact_writer,
+    counted_writer,
+    currency_writer,
+    interval_writer,
+    list_writer,
+    moment_writer,
+    number_writer,
+    plural_rule,
+    unit_writer,
+)
 
 Item = Any
+Writer = Callable[[Item], str]
 _Style = Literal["full", "long", "medium", "short"]
 _Unit = Literal["year", "month", "week", "day", "hour", "minute", "second"]
 _STYLES: tuple[_Style, ...] = get_args(_Style)
@@ -27,19 +39,34 @@ _FIRST, _LAST = date(1990, 1, 1).toordinal(), date(2029, 12, 31).toordinal()  # 
 
 @dataclass(frozen=True)
 class Form:
-    """One way to write the items of a domain. `style` is the control word that is added if the English text is ambiguous."""
+    """One way to write the items of a domain. `style` is the control word that is added if the English text is ambiguous.
+
+    open: the writer in a locale.
+    """
 
     domain: str
     style: str
-    write: Callable[[Item, Locale], str]
+    open: Callable[[Locale], Writer]
     draw: Callable[[Random], Item]
     anchors: tuple[Item, ...]
     has: Callable[[Item], bool] = lambda item: True
+    _open: dict[str, Writer] = field(default_factory=dict, compare=False, repr=False)
+
+    def writer(self, locale: Locale) -> Writer:
+        """The writer in a locale, opened once."""
+        name = str(locale)
+        if name not in self._open:
+            self._open[name] = self.open(locale)
+        return self._open[name]
+
+    def write(self, item: Item, locale: Locale) -> str:
+        return self.writer(locale)(item)
 
     def supported(self, locale: Locale) -> bool:
         """Whether the locale has the data to write all anchors."""
         try:
-            return bool(self.anchors) and all(self.write(item, locale).strip() for item in self.anchors)
+            write = self.writer(locale)
+            return bool(self.anchors) and all(write(item).strip() for item in self.anchors)
         except (KeyError, ValueError, AttributeError, TypeError, IndexError):
             return False
 
@@ -67,14 +94,14 @@ def _draw_moment(random: Random) -> datetime:
 
 def date_forms(language: str, every_name: bool) -> list[Form]:
     def form(style: _Style) -> Form:
-        return Form("date", style, lambda day, to: dates.format_date(day, style, to), _draw_date, _DAYS)
+        return Form("date", style, lambda to: moment_writer(to.date_formats[style], to), _draw_date, _DAYS)
 
     return [form(style) for style in _STYLES]
 
 
 def time_forms(language: str, every_name: bool) -> list[Form]:
     def form(style: _Style) -> Form:
-        return Form("time", style, lambda at, to: dates.format_time(at, style, locale=to), _draw_time, _HOURS)
+        return Form("time", style, lambda to: moment_writer(to.time_formats[style], to), _draw_time, _HOURS)
 
     return [form(style) for style in _STYLES[2:]]
 
@@ -88,12 +115,12 @@ def datetime_forms(language: str, every_name: bool) -> list[Form]:
     def form(style: _Style) -> Form:
         clock: _Style = "medium" if style == "medium" else "short"  # the longer ones would name a time zone
 
-        def write(moment: datetime, to: Locale) -> str:
-            pattern = str(dates.get_datetime_format(style, to)).replace("'", "")
-            text = dates.format_time(moment.time(), clock, locale=to)
-            return pattern.replace("{0}", text).replace("{1}", dates.format_date(moment.date(), style, to))
+        def open(to: Locale) -> Writer:
+            pattern = str(to.datetime_formats[style]).replace("'", "")
+            day, at = moment_writer(to.date_formats[style], to), moment_writer(to.time_formats[clock], to)
+            return lambda moment: pattern.replace("{0}", at(moment)).replace("{1}", day(moment))
 
-        return Form("datetime", style, write, _draw_moment, anchors)
+        return Form("datetime", style, open, _draw_moment, anchors)
 
     return [form(style) for style in _STYLES]
 
@@ -104,10 +131,10 @@ def calendar_forms(language: str, every_name: bool) -> list[Form]:
     known = open_locale("en").datetime_skeletons.keys() & open_locale(language).datetime_skeletons.keys()
 
     def form(skeleton: str, style: str) -> Form:
-        def write(day: date, to: Locale) -> str:
-            return dates.format_skeleton(skeleton, day, fuzzy=False, locale=to)
+        def open(to: Locale) -> Writer:
+            return moment_writer(to.datetime_skeletons[skeleton], to)
 
-        return Form("calendar", style, write, _draw_date, _DAYS)
+        return Form("calendar", style, open, _draw_date, _DAYS)
 
     return [form(skeleton, style) for skeleton, style in styles.items() if skeleton in known]
 
@@ -124,29 +151,33 @@ def relative_forms(language: str, every_name: bool) -> list[Form]:
     }
     names = list(seconds)
 
-    def write(item: tuple[_Unit, int], to: Locale) -> str:
-        unit, n = item
-        span = timedelta(seconds=n * seconds[unit])
-        return dates.format_timedelta(span, unit, threshold=1e12, add_direction=True, locale=to)
+    def open(to: Locale) -> Writer:
+        def babel(item: tuple[tuple[_Unit, bool], int]) -> str:
+            (unit, past), n = item
+            span = timedelta(seconds=(-n if past else n) * seconds[unit])
+            return dates.format_timedelta(span, unit, threshold=1e12, add_direction=True, locale=to)
+
+        write = counted_writer(babel, lambda what, n: str(n), plural_rule(to))
+        return lambda item: write(((item[0], item[1] < 0), abs(item[1])))
 
     def draw(random: Random) -> tuple[_Unit, int]:
         return random.choice(names), random.choice((-1, 1)) * random.randint(1, 100)
 
     counts = _plural_samples(language, [Decimal(n) for n in range(1, 101)])
     anchors = tuple((unit, sign * int(n)) for unit in names for sign in (-1, 1) for n in counts)
-    return [Form("relative", "long", write, draw, anchors)]
+    return [Form("relative", "long", open, draw, anchors)]
 
 
 def interval_forms(language: str, every_name: bool) -> list[Form]:
-    def write(item: tuple[date, date], to: Locale) -> str:
-        return dates.format_interval(*item, "yMMMd", fuzzy=False, locale=to)
+    def open(to: Locale) -> Writer:
+        return interval_writer("yMMMd", to)
 
     def draw(random: Random) -> tuple[date, date]:
         start = _draw_date(random)
         return start, start + timedelta(days=random.randint(1, 60))
 
     anchors = tuple((day, day + timedelta(days=days)) for day in _DAYS[:24] for days in (5, 40))
-    return [Form("interval", "medium", write, draw, anchors)]
+    return [Form("interval", "medium", open, draw, anchors)]
 
 
 # -- numbers --------------------------------------------------------------------------------------------------------
@@ -156,10 +187,9 @@ def _draw_number(random: Random, digits: int, decimals: int) -> Decimal:
     """A positive number, uniform in its number of digits before and after the point."""
     places = random.randint(0, decimals)
     whole = random.randint(1, 10 ** random.randint(1, digits) - 1)
-    n = Decimal(whole) + Decimal(random.randrange(10**places)).scaleb(-places)
-    return (
-        n.normalize() if n % 1 else Decimal(whole)
-    )  # 7, not 7.0: they have different plurals but the same English text
+    part = random.randrange(10**places)
+    # 7, not 7.0: they have different plurals but the same English text
+    return Decimal(f"{whole}.{part:0{places}}".rstrip("0")) if part else Decimal(whole)
 
 
 def _plural_samples(language: str, candidates: list[Decimal]) -> list[Decimal]:
@@ -178,29 +208,26 @@ def _amounts(language: str) -> list[Decimal]:
 def number_forms(language: str, every_name: bool) -> list[Form]:
     anchors = tuple(Decimal(text) for text in ("1", "12.5", "345.67", "8901", "23456.7", "987654.32"))
 
-    def write(n: Decimal, to: Locale) -> str:
-        return numbers.format_decimal(n, locale=to)
+    def open(to: Locale) -> Writer:
+        return number_writer(lambda n: numbers.format_decimal(n, locale=to))
 
-    return [Form("number", "standard", write, lambda random: _draw_number(random, 6, 2), anchors)]
+    return [Form("number", "standard", open, lambda random: _draw_number(random, 6, 2), anchors)]
 
 
 def percent_forms(language: str, every_name: bool) -> list[Form]:
     anchors = tuple(Decimal(text) for text in ("1", "2", "12.5", "345.6", "789", "100"))
 
-    def write(n: Decimal, to: Locale) -> str:
-        return numbers.format_percent(n / 100, locale=to, decimal_quantization=False)
+    def open(to: Locale) -> Writer:
+        return number_writer(lambda n: numbers.format_percent(n / 100, locale=to, decimal_quantization=False))
 
-    return [Form("percent", "standard", write, lambda random: _draw_number(random, 3, 1), anchors)]
+    return [Form("percent", "standard", open, lambda random: _draw_number(random, 3, 1), anchors)]
 
 
 def compact_forms(language: str, every_name: bool) -> list[Form]:
     """Short forms of numbers, such as 1.2K and 34 million. Values are exact, so both languages write the same number."""
 
     def form(length: Literal["long", "short"]) -> Form:
-        def write(n: Decimal, to: Locale) -> str:
-            return numbers.format_compact_decimal(n, format_type=length, locale=to, fraction_digits=1)
-
-        return Form("compact", length, write, draw, anchors)
+        return Form("compact", length, lambda to: compact_writer(length, to), draw, anchors)
 
     def draw(random: Random) -> Decimal:
         return _draw_number(random, 3, 1).scaleb(random.choice((3, 6, 9)))
@@ -214,10 +241,9 @@ def currency_forms(language: str, every_name: bool) -> list[Form]:
     codes = shared_names("currencies", language, None if every_name else CURRENCIES)
 
     def form(style: Literal["name", "standard"]) -> Form:
-        def write(item: tuple[str, Decimal], to: Locale) -> str:
-            return numbers.format_currency(item[1], item[0], locale=to, format_type=style)
-
-        distinct = _distinct(codes, lambda code: write((code, Decimal(2)), open_locale("en")))
+        english = currency_writer(style, open_locale("en"))
+        distinct = _distinct(codes, lambda code: english((code, Decimal(2))))
+        known = frozenset(distinct)
         counts = _amounts(language)
         anchors = tuple(
             (code, n) for code in distinct for n in counts if n == int(n) or numbers.get_currency_precision(code)
@@ -227,29 +253,31 @@ def currency_forms(language: str, every_name: bool) -> list[Form]:
             code = random.choice(distinct)
             return code, _draw_number(random, 4, min(1, numbers.get_currency_precision(code)))
 
-        return Form("currency", style, write, draw, anchors, lambda item: item[0] in distinct)
+        return Form(
+            "currency", style, lambda to: currency_writer(style, to), draw, anchors, lambda item: item[0] in known
+        )
 
     return [form("name"), form("standard")]
 
 
 def unit_forms(language: str, every_name: bool) -> list[Form]:
-    def form(style: Literal["long", "short"]) -> Form:
-        def write(item: tuple[str, Decimal], to: Locale) -> str:
-            return units.format_unit(item[1], item[0], style, locale=to)
+    def form(length: Literal["long", "short"]) -> Form:
+        writes = {name: unit_writer(length, open_locale(name)) for name in ("en", language)}
 
         def english(unit: str) -> str | None:
             kind = unit.partition("-")[0]  # Babel writes the bare identifier where a locale lacks the pattern
-            complete = all(f"{kind}-" not in write((unit, n), open_locale(language)) for n in counts)
-            return write((unit, Decimal(2)), open_locale("en")) if complete else None
+            complete = all(f"{kind}-" not in writes[language]((unit, n)) for n in counts)
+            return writes["en"]((unit, Decimal(2))) if complete else None
 
         counts = _amounts(language)
         codes = _distinct(UNITS, english)
+        known = frozenset(codes)
         anchors = tuple((unit, n) for unit in codes for n in counts)
 
         def draw(random: Random) -> tuple[str, Decimal]:
             return random.choice(codes), _draw_number(random, 3, 1)
 
-        return Form("unit", style, write, draw, anchors, lambda item: item[0] in codes)
+        return Form("unit", length, lambda to: unit_writer(length, to), draw, anchors, lambda item: item[0] in known)
 
     return [form("long"), form("short")]
 
@@ -274,6 +302,10 @@ _NAMES: dict[str, Callable[[Locale], Any]] = {
 }
 
 
+def _names(locale: Locale) -> dict[str, dict[Any, str]]:
+    return {role: dict(names(locale)) for role, names in _NAMES.items()}
+
+
 def _name_tables(language: str, every_name: bool) -> dict[str, tuple[Any, ...]]:
     return {
         "territories": shared_names("territories", language, None if every_name else TERRITORIES),
@@ -287,10 +319,11 @@ def name_forms(language: str, every_name: bool) -> list[Form]:
     """Single names. All are anchors, because names have to be memorized, so none is ever held out."""
     anchors = tuple((role, code) for role, codes in _name_tables(language, every_name).items() for code in codes)
 
-    def write(item: tuple[str, Any], to: Locale) -> str:
-        return _NAMES[item[0]](to)[item[1]]
+    def open(to: Locale) -> Writer:
+        tables = _names(to)
+        return lambda item: tables[item[0]][item[1]]
 
-    return [Form("name", "standard", write, lambda random: random.choice(anchors), anchors)]
+    return [Form("name", "standard", open, lambda random: random.choice(anchors), anchors)]
 
 
 def list_forms(language: str, every_name: bool) -> list[Form]:
@@ -307,11 +340,11 @@ def list_forms(language: str, every_name: bool) -> list[Form]:
         return role, tuple(random.sample(tables[role], random.randint(2, 3)))
 
     def form(style: Literal["standard", "or"]) -> Form:
-        def write(item: tuple[str, tuple[Any, ...]], to: Locale) -> str:
-            names = _NAMES[item[0]](to)
-            return lists.format_list([names[code] for code in item[1]], style, to)
+        def open(to: Locale) -> Writer:
+            tables, write = _names(to), list_writer(style, to)
+            return lambda item: write([tables[item[0]][code] for code in item[1]])
 
-        return Form("list", style, write, draw, anchors)
+        return Form("list", style, open, draw, anchors)
 
     return [form("standard"), form("or")]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from itertools import takewhile
 from random import Random
 from typing import TYPE_CHECKING, Literal
 
@@ -18,9 +18,7 @@ from ..tables import ComputedTable
 from .base import distinct_examples
 
 if TYPE_CHECKING:
-    from babel.core import Locale
-
-    from .cldr_phrases import Form, Item
+    from .cldr_phrases import Form, Item, Writer
 
 _SHARE = 20  # one in twenty phrases belongs to validation, another to test
 
@@ -77,7 +75,8 @@ class Localise(Source, kind="localise"):
 
     @property
     def special(self) -> tuple[str, ...]:
-        styles = dict.fromkeys(style for voice in _voices(self) for style in voice.controls())
+        texts = (example["source"].partition("> ")[2] for example in _anchors(self))
+        styles = dict.fromkeys(text[1 : text.index(">")] for text in texts if text.startswith("<"))
         return (*(f"<{language}>" for language in self.languages), *(f"<{style}>" for style in styles))
 
     @property
@@ -87,34 +86,56 @@ class Localise(Source, kind="localise"):
     def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
         if split != "train":
             return _held_out(self, split)
-        anchors = _anchors(self)
+        anchors, draw, before = _anchors(self), _pairs(self).draw, mix(seed, epoch)
         head = min(len(anchors), self.train // 2)  # a short epoch has room for some; the next continues
 
         def example(i: int) -> Example:
             if i < head:
                 return anchors[(epoch * head + i) % len(anchors)]
-            return self._draw(Random(mix(seed, epoch, i)), i, "train")
+            return draw(Random(mix(i, after=before)), i, "train")
 
         return ComputedTable(self.train, example)
 
-    def _draw(self, random: Random, i: int, split: Split) -> Example:
-        voices = _voices(self)
-        voice = voices[i % len(voices)]
+
+class Pairs:
+    """Draws the pairs of a source."""
+
+    def __init__(self, spec: Localise) -> None:
+        self.voices, self.seed = _voices(spec), str(spec.seed)
+        self.anchors = frozenset(example["source"].partition("> ")[2] for example in _anchors(spec))
+
+    def draw(self, random: Random, i: int, split: Split) -> Example:
+        """Pair `i` of a split. Its language and domain follow from `i`."""
+        turn, which = divmod(i, len(self.voices))
+        voice = self.voices[which]
         domains = voice.domains if split == "train" else voice.held_out_domains
-        forms = domains[i // len(voices) % len(domains)]
+        forms = domains[turn % len(domains)]
         while True:
             form = random.choice(forms)
-            item = form.draw(random)
-            text = voice.text(form, item)
+            text, target = voice.pair(form, form.draw(random))
             if self.split_of(text) == split:
-                return {"source": f"<{voice.language}> {text}", "target": form.write(item, voice.locale)}
+                return {"source": voice.tag + text, "target": target}
 
     def split_of(self, text: str) -> Split:
         """The split of an English text (with its control word, without its language tag)."""
-        remainder = text_hash(text, str(self.seed)) % _SHARE
-        if remainder > 1 or text in _anchor_texts(self):
+        remainder = text_hash(text, self.seed) % _SHARE
+        if remainder > 1 or text in self.anchors:
             return "train"
         return "validation" if remainder == 0 else "test"
+
+
+@dataclass(frozen=True)
+class Rendering:
+    """A form in English and in the language of a voice.
+
+    earlier: the forms of its domain that come before it.
+    """
+
+    style: str
+    has: Callable[[Item], bool]
+    english: Writer
+    target: Writer
+    earlier: tuple[Rendering, ...]
 
 
 class Voice:
@@ -131,7 +152,8 @@ class Voice:
         ]
         self.domains = [forms for forms in supported if forms]
         self.held_out_domains = [forms for forms in self.domains if forms[0].domain != "name"]
-        self._forms = {forms[0].domain: forms for forms in self.domains}
+        self.tag = f"<{language}> "
+        self._renderings = {id(form): each for forms in self.domains for form, each in self._rendered(forms)}
         if not self.held_out_domains:
             tried = ", ".join(domains or DOMAINS)
             raise ValueError(
@@ -141,32 +163,34 @@ class Voice:
     def _supports(self, form: Form) -> bool:
         return form.supported(self.english) and form.supported(self.locale)
 
-    def text(self, form: Form, item: Item) -> str:
-        """The English text, after its style if an earlier form writes the same text for a different target."""
-        text = write_english(form, item, self.english)
-        for other in takewhile(lambda other: other is not form, self._forms[form.domain]):
-            same = other.has(item) and write_english(other, item, self.english) == text
-            if same and other.write(item, self.locale) != form.write(item, self.locale):
-                return f"<{form.style}> {text}"
-        return text
+    def _rendered(self, forms: Sequence[Form]) -> Iterator[tuple[Form, Rendering]]:
+        earlier: tuple[Rendering, ...] = ()
+        for form in forms:
+            one = Rendering(form.style, form.has, form.writer(self.english), form.writer(self.locale), earlier)
+            yield form, one
+            earlier += (one,)
+
+    def pair(self, form: Form, item: Item) -> tuple[str, str]:
+        """The English text and its target. The text follows its style if an earlier form writes the same text for a
+        different target."""
+        one = self._renderings[id(form)]
+        text, target = plain(one.english(item)), one.target(item)
+        for other in one.earlier:
+            if other.has(item) and plain(other.english(item)) == text and other.target(item) != target:
+                return f"<{one.style}> {text}", target
+        return text, target
 
     def anchors(self) -> Iterator[tuple[str, str]]:
         """(text, target) of every anchor."""
         for forms in self.domains:
             for form in forms:
                 for item in form.anchors:
-                    yield self.text(form, item), form.write(item, self.locale)
-
-    def controls(self) -> Iterator[str]:
-        """The styles that occur in anchors."""
-        for text, _ in self.anchors():
-            if text.startswith("<"):
-                yield text[1 : text.index(">")]
+                    yield self.pair(form, item)
 
 
-def write_english(form: Form, item: Item, english: Locale) -> str:
-    """The English text, with plain spaces in place of CLDR's narrow and non-breaking ones."""
-    return " ".join(form.write(item, english).split())
+def plain(english: str) -> str:
+    """An English text with plain spaces in place of CLDR's narrow and non-breaking ones."""
+    return " ".join(english.split())
 
 
 @lru_cache(maxsize=8)
@@ -182,13 +206,13 @@ def _anchors(spec: Localise) -> tuple[Example, ...]:
 
 
 @lru_cache(maxsize=8)
-def _anchor_texts(spec: Localise) -> frozenset[str]:
-    return frozenset(example["source"].partition("> ")[2] for example in _anchors(spec))
+def _pairs(spec: Localise) -> Pairs:
+    return Pairs(spec)
 
 
 @lru_cache(maxsize=16)
 def _held_out(spec: Localise, split: Split) -> list[Example]:
     """The validation or test pairs."""
-    size, number = getattr(spec, split), SPLITS.index(split)
-    examples = (spec._draw(Random(mix(spec.seed, number, i)), i, split) for i in range(5 * size))
+    size, number, draw = getattr(spec, split), SPLITS.index(split), _pairs(spec).draw
+    examples = (draw(Random(mix(spec.seed, number, i)), i, split) for i in range(5 * size))
     return distinct_examples(examples, size)
