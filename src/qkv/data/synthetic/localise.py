@@ -97,7 +97,7 @@ class Localise(Source, kind="localise"):
         return ComputedTable(self.train, example)
 
 
-class Pairs:
+class LocalisePairs:
     """Draws the pairs of a source."""
 
     def __init__(self, spec: Localise) -> None:
@@ -206,8 +206,8 @@ def _anchors(spec: Localise) -> tuple[Example, ...]:
 
 
 @lru_cache(maxsize=8)
-def _pairs(spec: Localise) -> Pairs:
-    return Pairs(spec)
+def _pairs(spec: Localise) -> LocalisePairs:
+    return LocalisePairs(spec)
 
 
 @lru_cache(maxsize=16)
