@@ -310,6 +310,24 @@ def test_a_model_is_built_and_decodes_without_the_graph_compiler() -> None:
     assert done.stdout.strip() == "set()", done.stderr[-2000:]
 
 
+TRAINS = """
+import sys
+from pathlib import Path
+from qkv.runs.recipes.recipe import Recipe
+from qkv.runs.train.train import train
+small = ["data.train=64", "data.validation=8", "data.test=8", "model.d_model=16", "model.d_ff=16", "model.n_layers=1"]
+train(Recipe.load("reverse", [*small, "training.max_steps=2", "training.compile=false"]), Path(sys.argv[1]), device="cpu")
+print({"torch._dynamo", "sympy"} & set(sys.modules))
+"""
+
+
+def test_a_model_is_trained_without_the_graph_compiler(tmp_path: Path) -> None:
+    """Custom operators and PyTorch's optimizers load it at their first call."""
+    code = [sys.executable, "-c", TRAINS, str(tmp_path / "run")]
+    done = subprocess.run(code, capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "set()", done.stdout[-2000:] + done.stderr[-2000:]
+
+
 FIRST_TOKEN = """
 import sys, torch
 from qkv.cli.texts import load_run

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import wraps
 from threading import Lock
@@ -65,6 +66,16 @@ class Operator:
         self.gradients = backward, setup_context
 
 
+def _apart(function: Callable[..., Any], disabled: Callable[..., Any]) -> Callable[..., Any]:
+    """Call `function` as PyTorch keeps it out of graphs, by `disabled`, whose first call would import `torch._dynamo`. Until
+    something else has imported it, there is no graph to be kept out of."""
+
+    def call(*inputs: Any) -> Any:
+        return (disabled if "torch._dynamo" in sys.modules else function)(*inputs)
+
+    return call
+
+
 def operator(name: str) -> Callable[[Callable[..., Any]], Operator]:
     """Make an `Operator` of a function that changes none of its arguments."""
 
@@ -93,6 +104,7 @@ def registered(name: str) -> bool:
 
 def _register(made: Operator) -> None:
     known = torch.library.custom_op(f"qkv::{made.name}", made.function, mutates_args=())
+    known._backend_fns = {device: _apart(made.function, call) for device, call in known._backend_fns.items()}
     known.register_fake(made.fake)
     if made.gradients is not None:
         known.register_autograd(made.gradients[0], setup_context=made.gradients[1])

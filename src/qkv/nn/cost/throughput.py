@@ -37,19 +37,21 @@ def _row_length(batch: Batch, name: str, rows: int) -> int:
 
 SIZES = (384, 768, 1536)  # of products on CPUs
 LONG = 0.25  # seconds
+IN_VAIN = 4  # tries
 
 
 @lru_cache(maxsize=8)
 def peak_flops(device: torch.device, dtype: torch.dtype) -> float:
-    """Measure the FLOPs per second of a large matrix product: the best of many tries within a second, as cold caches and
-    other processes slow down some of them. Processors without instructions for a precision get a smaller product."""
+    """Measure the FLOPs per second of a large matrix product: the best of many tries, as cold caches and other processes slow
+    down some of them. It ends when `IN_VAIN` tries in a row are not faster by a hundredth, or after a second. Processors
+    without instructions for a precision get a smaller product."""
     size = product_size(lambda size: _seconds(_square(size, device, dtype))) if device.type == "cpu" else 4096
     a = _square(size, device, dtype)
-    best, first_start = 0.0, time.perf_counter()
-    for _ in range(50):
-        best = max(best, 2 * size**3 / _seconds(a))
-        if time.perf_counter() - first_start > 1.0:
-            break
+    best, in_vain, first_start = 0.0, 0, time.perf_counter()
+    while in_vain < IN_VAIN and time.perf_counter() - first_start < 1.0:
+        flops = 2 * size**3 / _seconds(a)
+        in_vain = in_vain + 1 if flops < 1.01 * best else 0
+        best = max(best, flops)
     return best
 
 

@@ -98,7 +98,7 @@ def lay_out(members: Team, recipe: Recipe, spec: ModelSpec, shape: BatchShape) -
         except ValueError as error:
             chosen = error
     else:
-        import_module("torch._dynamo")  # for about a second; every optimizer imports it, and rank 0 does in `laid_out`
+        import_module("torch._dynamo")  # for about a second; rank 0 imports it in `laid_out`
     told = members.ranks.broadcast(chosen)
     if isinstance(told, ValueError):
         raise told

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
 from .base import Beta, Groups, Optimizer, Positive
-from .state import Eager
+from .state import Eager, eager
 
 # Where one fused kernel updates all weights and can be told on the device to leave them (`found_inf`).
 FUSED_DEVICES = frozenset({"cpu", "cuda"})
@@ -30,6 +31,9 @@ class AdamW(Optimizer, kind="adamw"):
         return EagerAdamW(groups, lr=self.lr, betas=self.betas, eps=self.eps, fused=fusable(model) or None)
 
 
+_step = eager(torch.optim.AdamW.step)
+
+
 class EagerAdamW(Eager, torch.optim.AdamW):
     """PyTorch's AdamW, its state made at once rather than at the first step."""
 
@@ -42,6 +46,10 @@ class EagerAdamW(Eager, torch.optim.AdamW):
                     "exp_avg": torch.zeros_like(parameter, memory_format=torch.preserve_format),
                     "exp_avg_sq": torch.zeros_like(parameter, memory_format=torch.preserve_format),
                 }
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> Any:
+        return _step(self, closure)
 
 
 def fusable(model: nn.Module) -> bool:

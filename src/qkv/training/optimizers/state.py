@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -11,12 +12,22 @@ from torch import Tensor
 Group = dict[str, Any]
 
 
+def eager(method: Callable[..., Any]) -> Any:
+    """A method of PyTorch's optimizers without what `torch.compile` needs around it, whose first call imports
+    `torch._dynamo` for a second."""
+    return inspect.unwrap(method)
+
+
 class Eager(torch.optim.Optimizer):
     """An optimizer that makes all its state when it is made itself, so it is known what belongs to it.
 
     A state is loaded into the tensors that are there, each with its own type, device and shape; PyTorch's way of loading
     would cast bytes to the type of the parameter.
     """
+
+    add_param_group = eager(torch.optim.Optimizer.add_param_group)
+    zero_grad = eager(torch.optim.Optimizer.zero_grad)
+    state_dict = eager(torch.optim.Optimizer.state_dict)
 
     @torch.no_grad()
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .state import Eager
+from .state import Eager, eager
 
 
 class Decoupled(Eager):
@@ -28,4 +28,4 @@ class Decoupled(Eager):
                 shrink = group["lr"] * group["decoupled_decay"]
                 keep = 1.0 - (shrink if self.found_inf is None else shrink * (1.0 - self.found_inf))
                 torch._foreach_mul_([p for p in group["params"] if p.grad is not None], keep)
-        return super().step(closure)
+        return eager(super().step)(self, closure)
