@@ -42,9 +42,9 @@ IN_VAIN = 4  # tries
 
 @lru_cache(maxsize=8)
 def peak_flops(device: torch.device, dtype: torch.dtype) -> float:
-    """Measure the FLOPs per second of a large matrix product: the best of many tries, as cold caches and other processes slow
-    down some of them. It ends when `IN_VAIN` tries in a row are not faster by a hundredth, or after a second. Processors
-    without instructions for a precision get a smaller product."""
+    """Measure the FLOPs per second of a large matrix product: the best of many tries, as cold caches and other processes
+    slow down some of them. It ends when `IN_VAIN` tries in a row are not faster by a hundredth, or after a second.
+    Processors without instructions for a precision get a smaller product."""
     size = product_size(lambda size: _seconds(_square(size, device, dtype))) if device.type == "cpu" else 4096
     a = _square(size, device, dtype)
     best, in_vain, first_start = 0.0, 0, time.perf_counter()
