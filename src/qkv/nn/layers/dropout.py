@@ -14,7 +14,8 @@ from ...core.graphs import operator
 from ...core.layout import Layout
 from ...core.ranks import current_rows
 from ..kernels.native import dropout as native
-from ..kernels.native.dropout import DropoutMask, can_replay, draw_seed, levels
+from ..kernels.native.dropout import DropoutMask, draw_seed, levels
+from ..kernels.plain import is_eager
 from ..patterns.documents import document_numbers
 
 
@@ -30,11 +31,12 @@ def dropout(x: Tensor, p: float, training: bool = True, added: Tensor | None = N
     if not training or p == 0.0:
         return x if added is None else added + x
     if x.device.type == "cpu" and x.numel():
-        if can_replay(x):
+        if is_eager(x):
             out: Tensor = _Dropout.apply(x, added, DropoutMask(int(draw_seed()), levels(p)))
             return out
         if isinstance(x, FakeTensor) and not torch.compiler.is_compiling():
-            traced: Tensor = _dropout(x, added, draw_seed(), levels(p), _dtype_of(x, added))
+            dtype = x.dtype if added is None else torch.promote_types(x.dtype, added.dtype)
+            traced: Tensor = _dropout(x, added, draw_seed(), levels(p), dtype)
             return traced
     return F.dropout(x, p) if added is None else added + F.dropout(x, p)
 
@@ -43,7 +45,7 @@ class _Dropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, added: Tensor | None, mask: DropoutMask) -> Tensor:
         ctx.mask, ctx.dtypes = mask, (x.dtype, None if added is None else added.dtype)
-        return _masked(x, added, mask, _dtype_of(x, added))
+        return _masked(x, added, mask, x.dtype if added is None else torch.promote_types(x.dtype, added.dtype))
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
@@ -61,10 +63,6 @@ def _masked(x: Tensor, added: Tensor | None, mask: DropoutMask, dtype: torch.dty
         return native.run(x.contiguous(), added, mask, dtype)
     kept = torch.where(mask.numbers(x.shape, x.device), x * mask.grown, 0.0)
     return (kept if added is None else added + kept).to(dtype)
-
-
-def _dtype_of(x: Tensor, added: Tensor | None) -> torch.dtype:
-    return x.dtype if added is None else torch.promote_types(x.dtype, added.dtype)
 
 
 @operator("dropout")

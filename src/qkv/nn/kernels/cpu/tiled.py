@@ -39,9 +39,13 @@ def refuses(request: Request) -> str | None:
 
 
 def run(request: Request) -> Result:
-    direct = _direct(request) if request.dropout else None
-    if direct is not None:
-        out, lse = _Direct.apply(request.q, request.k, request.v, direct)
+    planned = _dropping(request) if request.dropout and _needs_no_operator(request.q, request.k, request.v) else None
+    if planned is not None:
+        plans, slopes, lengths = planned
+        mask = DropoutMask(int(draw_seed()), levels(request.dropout))
+        options = BlockSparseOptions(slopes, lengths, mask.seed, mask.dropped, mask.row)
+        kernel = block_sparse.BlockSparse(plans, request.scale, options)
+        out, lse = _Direct.apply(request.q, request.k, request.v, kernel)
         if out is not None:
             return (out, lse.transpose(1, 2)) if request.return_lse else out
     bias, kind, tensors = request.bias, "", []
@@ -70,29 +74,19 @@ def compiled(request: Request) -> bool:
 
 def drops(request: Request) -> bool:
     """Whether the C++ kernels serve a request with dropout, as far as the host can tell."""
-    q, k, v, bias = request.q, request.k, request.v, request.bias
-    if request.softcap or request.pattern.per_head or not (bias is None or _is_alibi(bias)):
-        return False
-    if not block_sparse.native.fits(q, k, v):
-        return False
-    return not _needs_no_operator(q, k, v) or _dropping(request) is not None
+    if _needs_no_operator(request.q, request.k, request.v):
+        return _dropping(request) is not None
+    return _may_drop(request)
+
+
+def _may_drop(request: Request) -> bool:
+    simple = not request.softcap and (request.bias is None or _is_alibi(request.bias)) and not request.pattern.per_head
+    return simple and block_sparse.native.fits(request.q, request.k, request.v)
 
 
 def _needs_no_operator(*tensors: Tensor) -> bool:
     """Whether nothing watches PyTorch's operators, so a kernel may read the tensors directly."""
     return is_eager(*tensors) and not torch._C._len_torch_dispatch_stack()
-
-
-def _direct(request: Request) -> Kernel | None:
-    """Return the C++ kernel that serves a request with dropout, with a new seed; None if an operator is needed."""
-    if not _needs_no_operator(request.q, request.k, request.v) or not drops(request):
-        return None
-    planned = _dropping(request)
-    assert planned is not None, "`drops` says that there are plans"
-    plans, slopes, lengths = planned
-    mask = DropoutMask(int(draw_seed()), levels(request.dropout))
-    options = BlockSparseOptions(slopes, lengths, mask.seed, mask.dropped, mask.row)
-    return block_sparse.BlockSparse(plans, request.scale, options)
 
 
 def _dropping(request: Request) -> tuple[tuple[Plans, ...], Tensor | None, Tensor | None] | None:
@@ -101,13 +95,17 @@ def _dropping(request: Request) -> tuple[tuple[Plans, ...], Tensor | None, Tenso
     q, k, v, bias = request.q, request.k, request.v, request.bias
 
     def find() -> tuple[tuple[Plans, ...], Tensor | None, Tensor | None] | None:
+        if not _may_drop(request):
+            return None
         tokens = _tokens(request)
         if not tokens.alike and q.shape[2] * q.shape[1] * k.shape[1] < block_sparse.MIN_SCORES:
             return None
         plans = block_sparse.find_plans(q, k, v, request.pattern, tokens, dropping=True)
         return None if plans is None else (plans, _slopes(bias), tokens.lengths)
 
-    about = f"dropping {request.pattern.text} {tuple(q.shape)} {tuple(k.shape)} {v.shape[3]} {q.dtype}"
+    about = (
+        f"dropping {request.pattern.text} {request.softcap} {tuple(q.shape)} {tuple(k.shape)} {v.shape[3]} {q.dtype}"
+    )
     return request.plan.once(about, (request.layout, request.kv_layout, bias), find)
 
 

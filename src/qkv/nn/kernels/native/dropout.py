@@ -147,8 +147,9 @@ def run(x: Tensor, added: Tensor | None, mask: DropoutMask, dtype: torch.dtype) 
     rows, width = x.shape[0] if x.ndim > 2 else 1, x.shape[-1]
     numbers = rows, x.numel() // (rows * width), width, mask.row, *words(mask.seed), mask.dropped
     sizes = DropoutSizes(*numbers, torch.get_num_threads())
-    places = (None if t is None else ctypes.c_void_p(t.data_ptr()) for t in (x, added, out))
-    kernels.qkv_dropout(*places, ctypes.byref(sizes), x.dtype == torch.bfloat16, dtype == torch.bfloat16)
+    place, before = ctypes.c_void_p, None if added is None else added.data_ptr()
+    narrow = x.dtype == torch.bfloat16, dtype == torch.bfloat16
+    kernels.qkv_dropout(place(x.data_ptr()), place(before), place(out.data_ptr()), ctypes.byref(sizes), *narrow)
     return out
 
 
