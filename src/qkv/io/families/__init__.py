@@ -135,11 +135,7 @@ def like(spec: object) -> str | None:
         if (model_type in translates) != spec.is_encoder_decoder:
             continue  # its module is not imported in vain
         family: Family[Any] = FAMILIES[model_type]
-        try:
-            _, sizes = family.sizes(spec)
-        except (ValueError, TypeError):
-            continue
-        if not family.unwritable(sizes):
+        if family.expresses(spec):
             return family.model_type
     return None
 

@@ -124,7 +124,8 @@ class Family(Generic[S]):
         rates = (full.get(key, usual) for key, usual in entry.dropout.items())
         dropout = next((value for value in rates if value is not None), 0.0)
         try:
-            return self._made(entry, entry.variants[variant], sizes, self.labels.read(full), dropout)
+            made = self.make(**sizes, **entry.variants[variant])
+            return self._of_class(made, entry, sizes, self.labels.read(full), dropout)
         except ValueError as error:
             raise ValueError(self._in_keys(str(error), config)) from None
 
@@ -139,11 +140,8 @@ class Family(Generic[S]):
                 notes.append(f"{f.size} is {' or '.join(keys)}")
         return f"{message} (in this configuration {', '.join(notes)})" if notes else message
 
-    def _made(
-        self, cls: Class, decided: Mapping[str, Any], sizes: Mapping[str, Any], labels: int, dropout: float = 0.0
-    ) -> S:
-        """The spec of a class; `decided` are the sizes of one of its variants."""
-        spec = self.make(**sizes, **decided)
+    def _of_class(self, spec: S, cls: Class, sizes: Mapping[str, Any], labels: int, dropout: float = 0.0) -> S:
+        """A spec that the factory made, with the head of one of the classes."""
         if cls.head is not None:
             spec = spec.replace(head=cls.head if isinstance(cls.head, Head) else cls.head(sizes))
         if cls.labels(spec) is None:
@@ -198,23 +196,43 @@ class Family(Generic[S]):
         A size that the spec lacks takes the factory's default, so the missing part shows as a difference.
         Raises ValueError or TypeError if there is no such default.
         """
-        sizes = {f.size: value for f in self.fields if (value := self._at(spec, f.size)) is not UNSAID}
-        made = [
-            (name, self._made(cls, decided, sizes, _labels(spec)))
-            for name, cls in self.classes.items()
-            for decided in cls.variants
-        ]
-        wanted = _wanted(spec)
-        candidates = [(name, _differing(dict(_leaves(one, one.d_model, BESIDE)), wanted)) for name, one in made]
+        sizes, wanted = self._sizes_of(spec), _wanted(spec)
+        candidates = (
+            (name, _differing(dict(_leaves(one, one.d_model, BESIDE)), wanted)) for name, one in self._made(spec)
+        )
         cls, differences = min(candidates, key=lambda candidate: len(candidate[1]))
         return cls, sizes, differences
 
     def nearest_spec(self, spec: S) -> S:
         """The spec of this family that is nearest to a spec. Raises ValueError or TypeError as `nearest` does."""
-        name, sizes, _ = self.nearest(spec)
-        cls = self.classes[name]
-        candidates = [self._made(cls, decided, sizes, _labels(spec)) for decided in cls.variants]
+        name, _, _ = self.nearest(spec)
+        candidates = [made for cls, made in self._made(spec) if cls == name]
         return min(candidates, key=lambda candidate: len(difference(candidate, spec)))
+
+    def expresses(self, spec: S) -> bool:
+        """Whether a configuration of the family can say what a spec is, sooner than by `config`."""
+        wanted = _wanted(spec)
+        try:
+            made = self._made(spec, lambda bare: _equal(bare, wanted, BESIDE | {"head"}))
+            return any(_equal(one, wanted) for _, one in made) and not self.unwritable(self._sizes_of(spec))
+        except (ValueError, TypeError):
+            return False  # it doesn't even have the same parts
+
+    def _sizes_of(self, spec: S) -> dict[str, Any]:
+        return {f.size: value for f in self.fields if (value := self._at(spec, f.size)) is not UNSAID}
+
+    def _made(self, spec: S, may: Callable[[S], bool] = lambda bare: True) -> Iterator[tuple[str, S]]:
+        """The specs of all classes and their variants in the sizes of a spec, without those whose factory's spec, which
+        classes share, may not be."""
+        sizes, labels, made = self._sizes_of(spec), _labels(spec), dict[str, S | None]()
+        for name, cls in self.classes.items():
+            for decided in cls.variants:
+                what = str(decided)
+                if what not in made:
+                    bare = self.make(**sizes, **decided)
+                    made[what] = bare if may(bare) else None
+                if (one := made[what]) is not None:
+                    yield name, self._of_class(one, cls, sizes, labels)
 
     def unwritable(self, sizes: Mapping[str, Any]) -> list[str]:
         """Why no configuration can express some of the sizes, one sentence for each."""
@@ -321,6 +339,16 @@ def _wanted(spec: ModelSpec) -> dict[str, Any]:
 def _differing(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     paths = dict.fromkeys([*one, *other])
     return {path: (one.get(path), other.get(path)) for path in paths if one.get(path) != other.get(path)}
+
+
+def _equal(one: ModelSpec, wanted: dict[str, Any], beside: frozenset[str] = BESIDE) -> bool:
+    """Whether a spec has the wanted values, and no others if all count. It mostly shows at one of the first."""
+    count = 0
+    for path, value in _leaves(one, one.d_model, beside):
+        if path not in wanted or wanted[path] != value:
+            return False
+        count += 1
+    return count == len(wanted) or beside != BESIDE
 
 
 def _leaves(node: Any, d_model: int, beside: frozenset[str], path: str = "") -> Iterator[tuple[str, Any]]:
