@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE / name) for name in ("helpers", "contracts", "io/families", "runs/inference")]
@@ -24,6 +25,7 @@ torch.set_num_threads(1)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it runs in the background
 settings.register_profile("all", deadline=None, derandomize=True, database=None)
 settings.register_profile("fast", settings.get_profile("all"), max_examples=25)  # if a test gives no number
+providers._get_local_constants = providers.Constants  # it parses every module for constants to draw, for seconds
 POOLS: list[RankPool] = []
 on_cpu = not torch.cuda.is_available()
 os.fsync = lambda file: None  # what tests write need not outlast the machine, and each call waits for the disk

@@ -13,6 +13,7 @@ from bench import machine, unigram
 LINES = ["the cats ate the mats", "a mate sat near there"] * 60
 
 
+@pytest.mark.slow
 def test_both_train_on_the_same_lines_and_are_measured_on_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unigram, "SIZE", 40)
     stand_in = "import json, sys; print(json.dumps([2.0, [[c, -3.0] for c in '▁thecasmr'] + [['▁the', -2.0]]]))"

@@ -29,3 +29,15 @@ def fast(values: Iterable[Any], *names: Any) -> list[Any]:
     if missing := [name for name in names if name not in values]:
         raise ValueError(f"no values: {missing}; the values are {values}")
     return [pytest.param(value, marks=() if value in names else pytest.mark.slow) for value in values]
+
+
+def thinned(values: Iterable[Any], every: int = 3) -> list[Any]:
+    """Return the values, tuples of several or parameters, as parameters. Of those that aren't slow yet, one in `every` stays
+    fast."""
+    kind = type(pytest.param())
+    all_of = [v if isinstance(v, kind) else pytest.param(*(v if isinstance(v, tuple) else (v,))) for v in values]
+    quick = [i for i, one in enumerate(all_of) if all(mark.name != "slow" for mark in one.marks)]
+    for place, i in enumerate(quick):
+        if place % every:
+            all_of[i] = pytest.param(*all_of[i].values, marks=(*all_of[i].marks, pytest.mark.slow), id=all_of[i].id)
+    return all_of

@@ -13,7 +13,7 @@ from run_directories import SECONDS, check, mutants
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is limited by Linux")
 
 
-@pytest.mark.parametrize("damaged", [14, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("damaged", [10, pytest.param(40, marks=pytest.mark.slow)])
 def test_damaged_runs_work_or_are_refused(trained: Path, damaged: int) -> None:
     damages = list(mutants(trained, 3, damaged))
     found = check(trained, damages)

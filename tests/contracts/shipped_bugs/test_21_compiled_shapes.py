@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from small import (
     alone,
@@ -15,6 +16,7 @@ from small import (
 from qkv.nn.positions.bias import ALiBi
 
 
+@pytest.mark.slow
 def test_bug_21_one_compiled_model_serves_batches_of_every_shape() -> None:
     """Lengths, padding and packing that change from batch to batch give what eager gives, dropout off."""
     torch.compiler.reset()

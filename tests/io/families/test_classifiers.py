@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from fast_subset import thinned
 from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn import functional as F
@@ -226,7 +227,7 @@ def test_whether_the_next_sentence_follows(name: str, tmp_path: Path) -> None:
 # -- directories -------------------------------------------------------------------------------------------------------
 
 
-@every
+@pytest.mark.parametrize("name", thinned(parameters(CASES)))
 def test_there_and_back(name: str, tmp_path: Path) -> None:
     both = pair(name)
     saved = both.run.save(tmp_path / "saved", to="hub")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from fast_subset import thinned
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -198,7 +199,7 @@ COUNTS = {
 }
 
 
-@pytest.mark.parametrize("name", COUNTS)
+@pytest.mark.parametrize("name", thinned(COUNTS, 2))
 def test_parameters_by_formula_and_on_the_meta_device(name: str) -> None:
     spec = preset(name)
     assert spec.n_parameters == COUNTS[name]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from fast_subset import thinned
 from safetensors.torch import load_file, save_file
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -136,7 +137,7 @@ def test_losses_match_transformers(name: str) -> None:
     assert float((said.loss / said.n_labels).detach()) == pytest.approx(float(kept[0].loss.detach()), rel=1e-5)
 
 
-@every
+@pytest.mark.parametrize("name", thinned(parameters(CASES)))
 def test_a_directory_goes_there_and_back(name: str, tmp_path: Path) -> None:
     both = pair(name)
     saved = both.run.save(tmp_path / "saved", to="hub")

@@ -28,6 +28,7 @@ def test_some_wrong_points_move_the_fit_little() -> None:
     assert fit.alpha == pytest.approx(CONSTANTS[3], rel=0.1) and pytest.approx(CONSTANTS[0], rel=0.05) == fit.E
 
 
+@pytest.mark.slow
 def test_intervals_cover_the_constants() -> None:
     covered = []
     for seed in range(2):

@@ -41,7 +41,7 @@ def recurrent(name: str) -> Any:
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=[pytest.mark.slow] if n != "luong: plain RNN without feeding" else []) for n in CONTEXTS],
+    [pytest.param(n, marks=[pytest.mark.slow]) for n in CONTEXTS],
 )
 def test_recurrent_models(name: str, tmp_path: Path) -> None:
     model = recurrent(name)

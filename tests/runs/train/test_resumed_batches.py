@@ -28,6 +28,7 @@ CORRUPTED = {
 SLOW = {
     *("extrapolate", "long-range", "nanogpt", "stdlib", "localise", "listops", "bottleneck", "contextual", "reverse"),
     *("music", "summarize", "choose", "segment", "answer", "similarity", "protein"),
+    *("recognize", "recognize-ctc", "clip", "omni"),
     *("ablate-attention", "ablate-heads", "ablate-norms", "ablate-parts"),  # they have the data of `localise`
 }
 LARGE = ["data.packages=[json]"]  # enough of the standard library

@@ -7,7 +7,8 @@ import pytest
 from flash_remote import Remote, needs_triton
 
 
+@pytest.mark.slow
 @needs_triton
-@pytest.mark.parametrize("case", ["packed", pytest.param("alibi", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("case", ["packed", "alibi"])
 def test_a_compiled_graph_holds_the_operator_as_one_node(there: Remote, case: str) -> None:
     assert max(there(flash_worker.compiled, case)) == 0.0

@@ -8,6 +8,7 @@ import torch
 from flash_remote import LIMITS, Remote, needs_triton
 
 
+@pytest.mark.slow
 @needs_triton
 def test_dropout_drops_the_same_weights_backward(there: Remote) -> None:
     *errors, kept = there(flash_worker.dropout_agreement, 0.3)
