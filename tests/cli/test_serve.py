@@ -207,6 +207,7 @@ def test_mistakes_are_one_sentence(trained: Path, tmp_path: Path, capsys: pytest
             ([str(trained), "--weights", "int3"], "int8 or int4"),
             ([str(trained), "--api-key-file", str(short)], "fewer than 16 characters"),
             ([str(trained), str(trained)], "two runs are called"),
+            ([str(trained), "--models-dir", str(tmp_path)], "needs --admin-key-file"),
             ([str(trained), "--port", port], "can't listen on 127.0.0.1"),
             ([str(tmp_path / "none")], "none"),
         ):

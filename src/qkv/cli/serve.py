@@ -41,6 +41,16 @@ def serve(
         list[str] | None,
         typer.Option(metavar="NAME", help="A name that requests may call this server; repeatable. [default: its own]"),
     ] = None,
+    models_dir: Annotated[
+        Path | None,
+        typer.Option(metavar="DIRECTORY", help="Its subdirectories may be loaded while the server runs, by name."),
+    ] = None,
+    admin_key_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Keys that may load, swap and unload runs: POST /models/load, /models/unload."
+        ),
+    ] = None,
     fast: Annotated[
         bool, typer.Option("--fast", help="Let other requests change the last bits of a request's numbers.")
     ] = False,
@@ -55,17 +65,25 @@ def serve(
 
         need("qkv serve", "starlette", "uvicorn")
         from ..runs.inference.run import load
-        from ..serving.http.app import build_app, token_bytes
+        from ..serving.http.app import build_app
         from ..serving.http.guard import LOOPBACK, Keys
+        from ..serving.http.loading import Library, token_bytes
         from ..serving.http.server import serve as run_server
 
         if weights not in (None, "int8", "int4"):
             raise ValueError(f"--weights is int8 or int4, not {weights!r}")
         keys = None if api_key_file is None else Keys.read(api_key_file)
-        loaded = [load(run, "cpu") for run in runs]
-        if weights is not None:
+        if models_dir is not None and admin_key_file is None:
+            raise ValueError("--models-dir is for runs that are loaded later, which needs --admin-key-file")
+        admins = None if admin_key_file is None else Keys.read(admin_key_file)
+
+        def opened(run: str | Path) -> Any:
             kind: Any = weights
-            loaded = [run.quantize(kind, activations="int8", method="rtn") for run in loaded]
+            found = load(run, "cpu")
+            return found if kind is None else found.quantize(kind, activations="int8", method="rtn")
+
+        loaded = [opened(run) for run in runs]
+        known = {one.title: path for one, path in zip(loaded, runs, strict=True)}
         is_local = _is_loopback(host)
         hosts = [*LOOPBACK, *(allowed_host or ())] if is_local or allowed_host else None
         app = build_app(
@@ -75,6 +93,8 @@ def serve(
             hosts=hosts,
             requests_per_minute=requests_per_minute,
             fast=fast,
+            library=Library(known, opened, models_dir),
+            admins=admins,
         )
     if not is_local and keys is None:
         warn(f"anyone who can reach {host} can use these models; set --api-key-file, or use --host 127.0.0.1")
@@ -82,7 +102,7 @@ def serve(
     for one in models.by_name.values():
         echo(f"{one.name}: {', '.join(one.endpoints)}", err=True)
     most = models.engine.most_tokens
-    size = max(map(token_bytes, loaded)) * most / 1e9
+    size = max(token_bytes(run.model.spec, run.model.dtype) for run in loaded) * most / 1e9
     echo(f"{most:,} tokens in flight at most ({size:.2g} GB of keys and values)", err=True)
     shown = f"[{host}]" if ":" in host else host
     run_server(app, host, port, lambda at: echo(f"http://{shown}:{at}/", err=True))

@@ -42,7 +42,7 @@ def made(family: str, head: SequenceClassifier | None = None, **config: Any) -> 
 
 def answers(run: Run, fast: bool, together: bool, texts: Sequence[str] = TEXTS) -> tuple[list[Any], int]:
     """What the engine gives for each text as a request, and how many of them joined another."""
-    jobs, engine = TextJobs(run, "name", fast), Engine(4096, threads=2)
+    jobs, engine = TextJobs(run, fast), Engine(4096, threads=2)
     head = isinstance(run.model.spec.head, SequenceClassifier)
 
     def compute(some: Sequence[str]) -> list[Any]:

@@ -61,6 +61,7 @@ class Decoder:
         self.reading: list[PromptReading] = []
         self.prefixes = Prefixes(prefix_bytes, CHUNK)
         self.crashes = Crashes()
+        self.is_leaving = False  # once it has finished its requests
         fused = FusedRows(model, in_order=not fast) if _has_our_head(model) else None
         self.fused = fused if fused is not None and fused.serves else None
 

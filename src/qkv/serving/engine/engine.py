@@ -114,6 +114,17 @@ class Engine:
         """Tokens for which there is a place now."""
         return sum(work.tokens for work in self._running)
 
+    def add(self, decoder: Decoder) -> None:
+        """Let a decoder take part in the turns."""
+        with self._changed:
+            self.decoders = [*self.decoders, decoder]
+
+    def remove(self, decoder: Decoder) -> None:
+        """Forget a decoder once it has finished the requests that it was given."""
+        with self._changed:
+            decoder.is_leaving = True
+            self._changed.notify()
+
     def submit(self, decoder: Decoder, work: Work) -> None:
         """Queue a request. Raises ValueError for one that never fits, `Busy` if it can't be accepted now."""
         self.check(decoder, work)
@@ -166,6 +177,7 @@ class Engine:
         while True:
             with self._changed:
                 while not (self._waiting or self._jobs or self.rows):
+                    self._let_go()
                     if self._ending:
                         return
                     self._changed.wait()
@@ -205,6 +217,8 @@ class Engine:
                 left -= max(self._safely(decoder, decoder.read), 1)
         self._do_jobs()
         self._sweep()
+        with self._changed:
+            self._let_go()
 
     def _safely(self, decoder: Decoder, work: Callable[[], int]) -> int:
         """Run one turn of a decoder. If it fails, its requests end and all other requests continue."""
@@ -230,6 +244,13 @@ class Engine:
                 one.give_up("crashed", CRASHED)  # which says nothing, unless a fault has lost it
         self._running = [one for one in self._running if id(one) in alive]
 
+    def _let_go(self) -> None:
+        """Forget the decoders that leave and have nothing to do."""
+        busy = {id(decoder) for decoder, _ in self._waiting}
+        kept = [d for d in self.decoders if not d.is_leaving or d.rows or d.reading or id(d) in busy]
+        if len(kept) < len(self.decoders):
+            self.decoders = kept
+
     def _admit(self) -> None:
         while self._waiting and self.rows < MOST_ROWS:
             decoder, work = self._waiting[0]
@@ -238,6 +259,8 @@ class Engine:
             with self._changed:
                 self._running.append(work)
                 self._waiting.popleft()
+                if decoder not in self.decoders:  # it had left when this request arrived
+                    self.decoders = [*self.decoders, decoder]
             if work.cancelled:
                 work.give_up("cancelled")
                 continue

@@ -29,8 +29,8 @@ class TextJobs:
     With `fast` all are joined, and products are as fast as they can be.
     """
 
-    def __init__(self, run: LoadedModel, name: str, fast: bool = False) -> None:
-        self.name, self.fast = name, fast
+    def __init__(self, run: LoadedModel, fast: bool = False) -> None:
+        self.fast = fast
         self.joins_states, self.joins_heads = _exact_states(run.model), _exact_heads(run.model)
 
     def job(
@@ -47,7 +47,7 @@ class TextJobs:
             with in_one_order(PANELS if exact and not self.fast else ANY):
                 return compute(some)
 
-        return Job(ordered, inputs, (self.name, kind) if exact or self.fast else None)
+        return Job(ordered, inputs, (self, kind) if exact or self.fast else None)
 
 
 def _exact_states(model: Any) -> bool:

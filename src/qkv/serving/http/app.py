@@ -15,17 +15,14 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from ...nn.cost.hardware import available
-from ...nn.cost.kv_cache import cache_bytes
-from ...nn.models.transformer import Transformer
 from ...runs.inference.run import Run
-from ..engine.decoder import Decoder
 from ..engine.engine import Engine
-from ..engine.text_jobs import TextJobs
 from . import chat, completions, responses, tasks
 from .errors import ApiError, answer
 from .guard import LOOPBACK, Guard, Keys, Rates
+from .loading import Library, load_model, token_bytes, unload_model
 from .page import page_routes
-from .served import Models, RequestLimits, Served
+from .served import Models, RequestLimits
 
 _log = logging.getLogger(__name__)
 MOST_TOKENS = 1 << 18  # in flight, if memory has room for more
@@ -42,22 +39,22 @@ def build_app(
     fast: bool = False,
     prefix_cache_bytes: int | None = None,
     threads: int | None = None,
+    library: Library | None = None,
+    admins: Keys | None = None,
 ) -> Starlette:
-    """The application of some runs, each by the name of its directory; see `qkv.serve.app`."""
+    """The application of some runs, each by the name of its directory; see `qkv.serve.app`.
+
+    library, admins: what may be loaded while the server runs, and the keys that allow it. Without both, nothing may.
+    """
     limits = limits or RequestLimits()
     names = [run.title for run in runs]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ValueError(f"two runs are called {twice[:100]}, and requests name them; rename one of the directories")
     most, prefix = _room(runs, max_tokens_in_flight, prefix_cache_bytes)
     engine = Engine(most, limits.waiting, threads)
-    served = []
+    models = Models(engine, limits, fast, prefix)
     for run in runs:
-        one = Served(run.title, run, TextJobs(run, run.title, fast), None)
-        if {"generate", "translate"} & set(one.commands):
-            one.decoder = Decoder(run, engine.statistics, fast, prefix)
-            engine.decoders.append(one.decoder)
-        served.append(one)
-    models = Models(served, engine, limits)
+        models.put(run.title, run)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -65,15 +62,17 @@ def build_app(
         yield
         engine.close(timeout=limits.seconds)
 
-    guard = Middleware(Guard, hosts=hosts, keys=keys, rates=Rates(requests_per_minute), statistics=engine.statistics)
+    rates = Rates(requests_per_minute)
+    guard = Middleware(Guard, hosts=hosts, keys=keys, rates=rates, statistics=engine.statistics, admins=admins)
+    own = [] if library is None or admins is None else LOADING
     handlers: dict[Any, Any] = {Exception: _failed} | dict.fromkeys((404, 405, ValueError, ApiError), _answered)
     app = Starlette(
-        routes=[*ROUTES, *page_routes()],
+        routes=[*ROUTES, *own, *page_routes()],
         middleware=[guard],
         lifespan=lifespan,
         exception_handlers=handlers,
     )
-    app.state.models = models
+    app.state.models, app.state.library = models, library
     return app
 
 
@@ -90,19 +89,10 @@ def _room(runs: Sequence[Run], tokens: int | None, prefix: int | None) -> tuple[
     """The most tokens in flight, and bytes of each prefix cache: a quarter of the free memory for tokens by default, and
     a sixteenth for prefixes."""
     free = available(torch.device("cpu")) or 1 << 30
-    each = max((token_bytes(run) for run in runs), default=0)
+    each = max((token_bytes(run.model.spec, run.model.dtype) for run in runs), default=0)
     if tokens is None:
         tokens = min(MOST_TOKENS, max(1024, free // 4 // each)) if each else MOST_TOKENS
     return tokens, (free // 16 if prefix is None else prefix)
-
-
-def token_bytes(run: Run) -> int:
-    """Bytes of the keys and values of a token; 0 if the run doesn't generate, or is not a Transformer of qkv."""
-    spec = run.model.spec
-    if not isinstance(spec, Transformer) or spec.decoder is None:
-        return 0
-    source = 1 if spec.is_encoder_decoder else None
-    return cache_bytes(spec, 1, None, run.model.dtype, source) or 0
 
 
 async def list_models(request: Request) -> Response:
@@ -167,6 +157,10 @@ async def metrics(request: Request) -> Response:
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
+LOADING = [
+    Route("/models/load", load_model, methods=["POST"]),
+    Route("/models/unload", unload_model, methods=["POST"]),
+]
 ROUTES = [
     Route("/v1/models", list_models, methods=["GET"]),
     Route("/v1/models/{name:path}", list_models, methods=["GET"]),

@@ -18,6 +18,8 @@ from .errors import ApiError
 
 OPEN = ("/", "/health", "/ready", "/page.css", "/page.js")
 """Paths that need no key: they tell nothing about the models."""
+ADMIN = ("/models/load", "/models/unload")
+"""Paths that need the key of an administrator."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 LARGEST_KEYS = 1 << 20  # bytes of a file of keys
 
@@ -81,9 +83,16 @@ class Guard:
     """
 
     def __init__(
-        self, app: ASGIApp, hosts: Sequence[str] | None, keys: Keys | None, rates: Rates, statistics: Statistics
+        self,
+        app: ASGIApp,
+        hosts: Sequence[str] | None,
+        keys: Keys | None,
+        rates: Rates,
+        statistics: Statistics,
+        admins: Keys | None = None,
     ) -> None:
         self.app, self.hosts, self.keys, self.rates, self.statistics = app, hosts, keys, rates, statistics
+        self.admins = admins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -124,12 +133,14 @@ class Guard:
         client: object = (scope.get("client") or ("",))[0]
         if scope["path"] in OPEN:
             return
-        if self.keys is not None:
+        keys = self.admins if scope["path"] in ADMIN and self.admins is not None else self.keys
+        if keys is not None:
             scheme, _, given = headers.get("authorization", "").partition(" ")
-            number = self.keys.number_of(given.strip()) if scheme.lower() == "bearer" else None
+            number = keys.number_of(given.strip()) if scheme.lower() == "bearer" else None
             if number is None:
-                raise ApiError(401, "give a key of this server: Authorization: Bearer KEY", headers=CHALLENGE)
-            client = number
+                whose = "a key of this server" if keys is self.keys else "the key of an administrator"
+                raise ApiError(401, f"give {whose}: Authorization: Bearer KEY", headers=CHALLENGE)
+            client = (keys is self.keys, number)
         wait = self.rates.take(client)
         if wait:
             raise ApiError(

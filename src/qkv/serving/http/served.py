@@ -93,11 +93,33 @@ class Served:
 
 
 class Models:
-    """All served runs, their engine and the limits of requests."""
+    """All served runs, their engine and the limits of requests.
 
-    def __init__(self, served: Sequence[Served], engine: Engine, limits: RequestLimits) -> None:
-        self.by_name = {one.name: one for one in served}
-        self.engine, self.limits = engine, limits
+    `changing` is held while a run is loaded or removed. All methods belong to the event loop's thread.
+    """
+
+    def __init__(self, engine: Engine, limits: RequestLimits, fast: bool = False, prefix_bytes: int = 0) -> None:
+        self.by_name: dict[str, Served] = {}
+        self.engine, self.limits, self.fast, self.prefix_bytes = engine, limits, fast, prefix_bytes
+        self.changing = asyncio.Lock()
+
+    def put(self, name: str, run: Run) -> Served:
+        """Serve a run by a name. One that had the name finishes the requests that it has."""
+        served = Served(name, run, TextJobs(run, self.fast), None)
+        if {"generate", "translate"} & set(served.commands):
+            served.decoder = Decoder(run, self.engine.statistics, self.fast, self.prefix_bytes)
+            self.engine.add(served.decoder)
+        before = self.by_name.get(name)
+        self.by_name[name] = served
+        if before is not None and before.decoder is not None:
+            self.engine.remove(before.decoder)
+        return served
+
+    def remove(self, name: str) -> None:
+        """Serve a run no longer. It finishes the requests that it has."""
+        decoder = self.by_name.pop(name).decoder
+        if decoder is not None:
+            self.engine.remove(decoder)
 
     def find(self, name: str | None, path: str) -> Served:
         """The run of a request; if it names none, the only one that does what the path is for. Raises `ApiError`."""
@@ -110,12 +132,15 @@ class Models:
         able = [one for one in self.by_name.values() if path in one.endpoints]
         if len(able) == 1:
             return able[0]
+        if not self.by_name:
+            raise ApiError(503, "no model is loaded now", "model")
         if not able:
             next(iter(self.by_name.values())).check(path)
         raise ApiError(400, f"name the model; there is {', '.join(self.by_name)}", "model")
 
     def unknown(self, name: str) -> ApiError:
-        return ApiError(404, f"there is no model {brief(name)}; {nearest(name[:100], self.by_name)}", "model")
+        known = nearest(name[:100], self.by_name) if self.by_name else "none is loaded now"
+        return ApiError(404, f"there is no model {brief(name)}; {known}", "model")
 
     async def do(self, work: Callable[[], Result]) -> Result:
         """The result of something that is computed by itself on the engine's thread. Raises `ApiError` as `results` does."""
