@@ -17,9 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import run_tiny
 
 import qkv
 from qkv.cli import main
+from qkv.runs.recipes.recipe import Recipe
+from qkv.runs.train.train import train
 
 KEY = "a-key-for-tests-0123456789"
 
@@ -106,6 +109,38 @@ def test_curl_translates(server: Process, trained: Path) -> None:
     command = ["curl", "-sS", f"{server.url}/v1/translate", "-H", f"Authorization: Bearer {KEY}", "-d", body]
     answer = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert answer["data"][0]["text"] == qkv.load(trained, device="cpu").generate("a b c")
+
+
+SHORT = ("training.max_steps=2", "training.eval_every=1", "training.save_every=1")
+
+
+@pytest.mark.slow
+def test_every_documented_example_is_answered_as_described(trained: Path, trained_lm: Path, tmp_path: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    for name in ("classify", "tag", "answer"):
+        train(Recipe.load(name, SHORT), tmp_path / name, device="cpu")
+    run_tiny.assistant(tmp_path)
+    others = [path for path in tmp_path.iterdir() if (path / "config.json").exists()]
+    server = Process(*map(str, (trained, trained_lm, *others)))
+    document, tried = json.loads(asked(f"{server.url}/openapi.json")[0]), set()
+    for path, methods in document["paths"].items():
+        ((method, about),) = methods.items()
+        content = about.get("requestBody", {}).get("content", {}).get("application/json", {})
+        body = [] if method == "get" else ["-d", json.dumps(content["example"])]
+        text, status = asked(f"{server.url}{path}", *body)
+        assert status == "200", (path, text)
+        ((media, answer),) = about["responses"]["200"]["content"].items()
+        jsonschema.validate(json.loads(text) if media.endswith("json") else text, answer["schema"])
+        tried.add(path)
+    assert len(tried) == 15
+    server.stop()
+
+
+def asked(url: str, *options: str) -> tuple[str, str]:
+    """What curl prints of an answer, and its status."""
+    command = ["curl", "-sS", "-w", "\n%{http_code}", url, *options]
+    text, _, status = subprocess.run(command, capture_output=True, text=True, check=True).stdout.rpartition("\n")
+    return text, status
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ from . import chat, completions, responses, tasks
 from .errors import ApiError, answer
 from .guard import LOOPBACK, Guard, Keys, Rates
 from .loading import Library, load_model, token_bytes, unload_model
+from .openapi import openapi
 from .page import page_routes
 from .served import Models, RequestLimits
 
@@ -72,7 +73,7 @@ def build_app(
         lifespan=lifespan,
         exception_handlers=handlers,
     )
-    app.state.models, app.state.library = models, library
+    app.state.models, app.state.library, app.state.needs_key = models, library, keys is not None
     return app
 
 
@@ -175,6 +176,7 @@ ROUTES = [
     Route("/v1/tag", tasks.predict, methods=["POST"]),
     Route("/v1/predict", tasks.predict, methods=["POST"]),
     Route("/v1/loglikelihood", tasks.log_likelihood, methods=["POST"]),
+    Route("/openapi.json", openapi, methods=["GET"]),
     Route("/health", health, methods=["GET"]),
     Route("/ready", ready, methods=["GET"]),
     Route("/metrics", metrics, methods=["GET"]),

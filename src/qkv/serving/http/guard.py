@@ -16,7 +16,7 @@ from ...core.spec import brief
 from ..engine.statistics import Statistics
 from .errors import ApiError
 
-OPEN = ("/", "/health", "/ready", "/page.css", "/page.js")
+OPEN = ("/", "/health", "/ready", "/page.css", "/page.js", "/docs", "/docs.js")
 """Paths that need no key: they tell nothing about the models."""
 ADMIN = ("/models/load", "/models/unload")
 """Paths that need the key of an administrator."""

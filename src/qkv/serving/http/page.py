@@ -1,4 +1,4 @@
-"""The page at `/`: its files, which come with the package."""
+"""The pages at `/` and `/docs`: their files, which come with the package."""
 
 from __future__ import annotations
 
@@ -13,13 +13,17 @@ KINDS = {
     "page.html": "text/html; charset=utf-8",
     "page.css": "text/css; charset=utf-8",
     "page.js": "text/javascript; charset=utf-8",
+    "docs.html": "text/html; charset=utf-8",
+    "docs.js": "text/javascript; charset=utf-8",
 }
+PAGES = {"page.html": "/", "docs.html": "/docs"}
 
 
 def page_routes() -> list[Route]:
-    return [Route("/" if name.endswith("html") else f"/{name}", _file, methods=["GET"], name=name) for name in KINDS]
+    return [Route(PAGES.get(name, f"/{name}"), _file, methods=["GET"], name=name) for name in KINDS]
 
 
 async def _file(request: Request) -> Response:
-    name = request.url.path.removeprefix("/") or "page.html"
+    path = request.url.path
+    name = next((name for name, page in PAGES.items() if page == path), path.removeprefix("/"))
     return Response((FILES / name).read_bytes(), media_type=KINDS[name])
