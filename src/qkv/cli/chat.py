@@ -53,6 +53,7 @@ def chat(
     `<image>` and `<sound>` of the messages, or before the first one. Options override the model's `generation_config.json`.
     """
     from ..runs.inference.chat import check_replies, stream_reply
+    from ..serving.engine.replies import Replies
 
     loaded = load_run(run, "chat", device)
     one_reply = {"num_beams": 1, "num_samples": 1}
@@ -63,6 +64,7 @@ def chat(
     warn_of_settings(messages, SETTINGS_ADVICE)
     note_files(messages or (), "; to send its lines as messages: < FILE")
     files = FilesInTurn(loaded, image, sound, messages)
+    engine = Replies(loaded) if Replies.serves(loaded, settings) else None
     conversation: list[dict[str, Any]] = [] if system is None else [{"role": "system", "content": system}]
     for message in (text for texts in read(messages, 1) for text in texts):
         if not message.strip():
@@ -76,7 +78,10 @@ def chat(
             if not json:
                 echo(piece, nl=False)
 
-        stream_reply(loaded, conversation, settings, emit, stop=stop or ())
+        if engine is None:
+            stream_reply(loaded, conversation, settings, emit, stop=stop or ())
+        else:
+            engine.stream(conversation, settings, emit, stop or ())
         reply = "".join(pieces)
         conversation.append({"role": "assistant", "content": reply})
         echo(dumps({"message": message, "reply": reply}) if json else "")

@@ -49,8 +49,8 @@ def engine(run: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Engine, 
 
 
 FAULTS: list[tuple[Any, str]] = [
-    *((Engine, name) for name in ("_turn", "_sweep", "_admit", "_safely", "_do_jobs", "rows", "tokens")),
-    *((Decoder, name) for name in ("begin", "read", "_read", "_split", "step", "_logits", "drop_cancelled")),
+    *((Engine, name) for name in ("_turn", "_sweep", "_read", "_admit", "_safely", "_do_jobs", "rows", "tokens")),
+    *((Decoder, name) for name in ("begin", "read", "_split", "step", "_logits", "drop_cancelled")),
     *((Continued, name) for name in ("__init__", "choose", "choose_together", "alike", "take", "end", "_tell")),
     *((Jobs, name) for name in ("__len__", "take")),
     *((Prefixes, name) for name in ("find", "keep")),
@@ -147,7 +147,7 @@ def test_a_prompt_that_can_not_be_read_harms_no_other_of_its_model(
     while not engine[1].rows:
         time.sleep(0.001)
     with monkeypatch.context() as patch:
-        patch.setattr(Decoder, "_read", lambda self, reading: 1 / 0)
+        patch.setattr(Decoder, "read", lambda self: 1 / 0)
         one = Asked(*engine, "the dog", max_new_tokens=20)
         assert one.done.wait(60) and one.endings[0].outcome == "error"
     assert beside.texts() == [run.generate(TEXT, max_new_tokens=60, min_new_tokens=60)] and not engine[0].crashes

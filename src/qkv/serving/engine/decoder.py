@@ -80,18 +80,8 @@ class Decoder:
         self.reading.append(PromptReading(work, cache, done))
 
     def read(self) -> int:
-        """Read the next chunk of the oldest prompt; returns its number of tokens. What fails ends this request alone."""
+        """Read the next chunk of the oldest prompt; returns its number of tokens."""
         reading = self.reading[0]
-        try:
-            return self._read(reading)
-        except Exception:
-            self._drop(reading.work)
-            self.statistics.failures += 1
-            _log.exception("a prompt could not be read")
-            reading.work.give_up("error", FAILED)
-            return 0
-
-    def _read(self, reading: PromptReading) -> int:
         work, chunk = reading.work, reading.next
         with settled(reading.cache):
             if work.echo:
@@ -159,10 +149,11 @@ class Decoder:
         works = [*(row.continuation.work for row in self.rows), *(reading.work for reading in self.reading)]
         for work in works:
             if work.cancelled:
-                self._drop(work)
+                self.drop(work)
                 work.give_up("cancelled")
 
-    def _drop(self, work: Work) -> None:
+    def drop(self, work: Work) -> None:
+        """Forget a request."""
         self.rows = [row for row in self.rows if row.continuation.work is not work]
         self.reading = [reading for reading in self.reading if reading.work is not work]
 

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Literal
 
 import torch
@@ -214,11 +215,23 @@ class Engine:
         left = max(BUDGET - used, CHUNK)
         for decoder in self.decoders:
             while decoder.reading and left > 0:
-                left -= max(self._safely(decoder, decoder.read), 1)
+                left -= max(self._safely(decoder, partial(self._read, decoder)), 1)
         self._do_jobs()
         self._sweep()
         with self._changed:
             self._let_go()
+
+    def _read(self, decoder: Decoder) -> int:
+        """Read the next chunk of a prompt. What fails ends this request alone."""
+        work = decoder.reading[0].work
+        try:
+            return decoder.read()
+        except Exception:
+            self.statistics.failures += 1
+            _log.exception("a prompt could not be read")
+            decoder.drop(work)
+            work.give_up("error", FAILED)
+            return 0
 
     def _safely(self, decoder: Decoder, work: Callable[[], int]) -> int:
         """Run one turn of a decoder. If it fails, its requests end and all other requests continue."""

@@ -230,6 +230,8 @@ def _operation(path: str, operation: Operation, able: Sequence[Served]) -> dict[
 def _example(path: str, example: Mapping[str, Any], served: Served) -> Mapping[str, Any]:
     if path == "/v1/predict" and isinstance(served.run.trained_on, Answer):
         return {"input": [["Who lives in Oslo?", "Ann lives in Oslo."]]}
+    if path == "/v1/loglikelihood" and served.run.task == "translate":
+        return {"input": "a b c", "targets": "c b a"}
     return example
 
 

@@ -31,6 +31,8 @@ from .sampling import checked_texts
 from .served import Models, Served, nobody
 
 Texts = str | list[str]
+JSON_TYPES = ("", "application/json", "application/x-www-form-urlencoded")
+"""Content types of requests with texts; the last is what `curl -d` says if nothing else is given."""
 
 
 class EmbeddingFields(Body):
@@ -253,7 +255,7 @@ async def predict(request: Request) -> Response:
     from .uploads import predict_file
 
     models: Models = request.app.state.models
-    if request.headers.get("content-type", "").split(";")[0].strip() not in ("", "application/json"):
+    if request.headers.get("content-type", "").split(";")[0].strip().lower() not in JSON_TYPES:
         return await predict_file(request, models)
     asked = await bodies.fields(request, PredictFields, models.limits.body)
     path = request.url.path
