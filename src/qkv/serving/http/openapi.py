@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from ... import __version__
 from ...runs.tasks.question_answering.task import Answer
 from .bodies import Body
 from .chat import ChatFields
@@ -187,7 +187,7 @@ def description(models: Models, changes_models: bool = False, needs_key: bool = 
         paths[path] = {operation.method: _operation(path, operation, able)}
     found: dict[str, Any] = {
         "openapi": "3.1.0",
-        "info": {"title": "qkv serve", "version": __version__, "description": "Trained runs over HTTP."},
+        "info": {"title": "qkv serve", "version": version("qkv"), "description": "Trained runs over HTTP."},
         "paths": paths,
         "components": {"schemas": {"Error": ERROR}},
     }
