@@ -5,12 +5,8 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import json
-import os
-import re
-import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +14,7 @@ from typing import Any
 
 import pytest
 import run_tiny
+from server_process import Process
 
 import qkv
 from qkv.cli import main
@@ -25,30 +22,6 @@ from qkv.runs.recipes.recipe import Recipe
 from qkv.runs.train.train import train
 
 KEY = "a-key-for-tests-0123456789"
-
-
-class Process:
-    """A server in a process of its own, on a free port."""
-
-    def __init__(self, *arguments: str) -> None:
-        command = [sys.executable, "-m", "qkv", "serve", *arguments, "--port", "0"]
-        self.process = subprocess.Popen(
-            command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
-        )
-        assert self.process.stderr is not None
-        self.said = ""
-        while (found := re.search(r"http://127.0.0.1:(\d+)/", self.said)) is None:
-            line = self.process.stderr.readline()
-            assert line, self.said
-            self.said += line
-        self.port = int(found[1])
-        self.url = f"http://127.0.0.1:{self.port}"
-
-    def stop(self) -> str:
-        """End it by SIGTERM, and return what it said since it began to listen."""
-        self.process.send_signal(signal.SIGTERM)
-        _, said = self.process.communicate(timeout=60)
-        return said
 
 
 @pytest.fixture(scope="module")

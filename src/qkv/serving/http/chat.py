@@ -14,13 +14,13 @@ from ...data.tokenizers.tokenizer import Tokenizer
 from ...generation.grammar.rules import Grammar
 from ..engine.continuation import ChosenToken, Ending, NewText, Work
 from . import bodies
-from .call_streams import CallStream, described
+from .calls.forms import CallForm, ToolCall, chosen, functions
+from .calls.streams import CallStream, described
 from .completions import token_text
 from .errors import ApiError
 from .generating import Choice, CompletionAnswer, reason
 from .sampling import SamplingFields, checked_texts
 from .served import Models, RequestLimits, Served, nobody
-from .tool_calls import CallForm, ToolCall, chosen, functions
 
 PATH = "/v1/chat/completions"
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, NamedTuple, Self
 
-from ...core.spec import brief, nearest
-from ...data.tokenizers.tokenizer import Tokenizer
-from ...generation.grammar.rules import Grammar
-from ...generation.stopping import cut_at
+from ....core.spec import brief, nearest
+from ....data.tokenizers.tokenizer import Tokenizer
+from ....generation.grammar.rules import Grammar
+from ....generation.stopping import cut_at
 
 _NAMES = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _KEYS = r'", ?"(?:arguments|parameters)": ?'

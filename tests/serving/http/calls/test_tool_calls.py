@@ -15,8 +15,8 @@ from starlette.testclient import TestClient
 import qkv.serve
 from qkv.data.tokenizers.tokenizer import Tokenizer
 from qkv.runs.inference.run import load
-from qkv.serving.http.call_streams import CallStream, JsonEnd
-from qkv.serving.http.tool_calls import CallForm, ToolCall, functions
+from qkv.serving.http.calls.forms import CallForm, ToolCall, functions
+from qkv.serving.http.calls.streams import CallStream, JsonEnd
 
 CALLS = {
     "hermes": """{% if message.content %}{{ message.content }}{% endif %}{% for call in message.tool_calls or [] %}

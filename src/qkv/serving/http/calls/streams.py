@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 from uuid import uuid4
 
-from ...data.tokenizers.tokenizer import Tokenizer
-from ...generation.stopping import cut_at
-from .tool_calls import CALL, CallForm, ToolCall
+from ....data.tokenizers.tokenizer import Tokenizer
+from ....generation.stopping import cut_at
+from .forms import CALL, CallForm, ToolCall
 
 _MARKS = re.compile(r'["\\{}\[\]]')
 _LONGEST_HEAD = 2048  # characters of a call before its arguments

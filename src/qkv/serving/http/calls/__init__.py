@@ -1,0 +1,1 @@
+"""Calls of tools in replies of a chat."""
