@@ -13,6 +13,7 @@ from qkv.data.classes import (
     class_name,
     classes_of_source,
     different,
+    joined,
     label_of,
     sorted_classes,
     spellings,
@@ -174,3 +175,17 @@ def test_tags_that_training_lacks_are_told() -> None:
 def test_a_sign_or_a_mark_at_an_end_is_no_spelling() -> None:
     assert spellings(["1", "-1", "A", "A-", "A+", "x"]) == []
     assert spellings(["-1", "-1.0", "a-b", "A b"]) == [["-1", "-1.0"], ["a-b", "A b"]]
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        (("red;blue", "red;green", "green; blue"), True),
+        (("a|b", "b|c", "a", "c"), True),
+        (("New York, NY", "Albany, NY", "Boston, MA"), False),  # parts that no other class has
+        (("a;b", "a", "b"), False),  # one of them may be a name
+        (("red", "blue"), False),
+    ],
+)
+def test_classes_that_look_like_several_labels(names: tuple[str, ...], found: bool) -> None:
+    assert bool(joined(names)) is found

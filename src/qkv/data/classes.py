@@ -16,6 +16,7 @@ from .source import Example, OnError, Skipped, Source, Split
 
 _UNSEEN = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]")  # characters without width
 _LISTED = 5  # classes named in a message
+_BETWEEN = (";", "|", ",", "&", "+")  # several labels of one example
 MOST = 10_000  # classes; more are likely numbers mistaken for classes
 _MISSING = "#N/A N/A,#N/A,#NA,<NA>,N/A,NA,n/a,NULL,null,None,NaN,nan,-NaN,-nan,1.#IND,-1.#IND,1.#QNAN,-1.#QNAN"
 MISSING = tuple(_MISSING.split(","))
@@ -82,6 +83,22 @@ def different(group: list[str]) -> str:
     """A sentence on classes that `spellings` found."""
     listed = ", ".join(map(repr, group[:_LISTED])) + (", …" if len(group) > _LISTED else "")
     return f"{listed} are {len(group)} classes that differ only in spelling; spell them alike if they mean the same"
+
+
+def joined(names: Iterable[str]) -> list[str]:
+    """A sentence on classes that look like several labels with a mark between them, such as `red;blue` beside `red;green`:
+    each part is in another class too."""
+    names = list(names)
+    for mark in _BETWEEN:
+        parts = {name: list(map(str.strip, name.split(mark))) for name in names}
+        several = [name for name in names if len(parts[name]) > 1 and all(parts[name])]
+        counts = Counter(part for name in names for part in set(parts[name]))
+        if len(several) > 1 and all(counts[part] > 1 for name in several for part in parts[name]):
+            return [
+                f"{len(several):,} classes look like several labels with {mark!r} between them, such as "
+                f"{brief(several[0])}; each combination is learned as one class"
+            ]
+    return []
 
 
 def _spelling(name: str) -> str:

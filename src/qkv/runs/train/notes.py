@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ...core.spec import counted
-from ...data.classes import different, spellings
+from ...data.classes import different, joined, spellings
 from ...data.source import SPLITS, Counts, Example
 from ...data.tokenizers.tokenizer import Tokenizer
 from ...nn.models.base import ModelSpec
@@ -74,6 +74,7 @@ def of_the_task(recipe: Recipe, example: Example, tokenizer: Tokenizer | None) -
     yield from (f"Task: {note}." for note in task.notes(example))
     for group in spellings(getattr(task, "classes", ()) or getattr(task, "tags", ())):
         yield f"Warning: {different(group)}."
+    yield from (f"Warning: {note}." for note in joined(getattr(task, "classes", ())))
 
 
 def of_the_model(recipe: Recipe, spec: ModelSpec) -> Iterator[str]:

@@ -13,7 +13,7 @@ from PIL import Image
 
 from qkv.data.files.records import RecordFormat
 from qkv.runs.recipes.guess import Guess, guess
-from qkv.runs.recipes.guess.folders import Listing, _classes, _names, is_archive, of_folder
+from qkv.runs.recipes.guess.folders import Listing, _classes, _names, _nested, is_archive, of_folder
 from qkv.runs.recipes.recipe import Recipe
 
 
@@ -128,3 +128,25 @@ def test_files_to_look_into_are_spread_over_a_folder(tmp_path: Path) -> None:
 def test_a_folder_of_nothing_known_names_its_commonest_suffixes(tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "all", "1.xyz", "2.XYZ", "3.abc", "README")
     assert of_folder(folder, RecordFormat()) == "it holds 2 × .xyz, 1 × .abc, 1 × no suffix"
+
+
+@pytest.mark.parametrize("suffix", ["png", "wav"])
+def test_files_beside_the_folders_of_classes_are_told(suffix: str, tmp_path: Path) -> None:
+    names = [f"{kind}/{i}.{suffix}" for kind in ("cat", "dog") for i in range(10)]
+    folder = folder_of(tmp_path / "all", *names, f"loose.{suffix}", "README.txt")
+    found = of_folder(folder, RecordFormat())
+    assert isinstance(found, str)
+    assert f"in 2 folders, but 1 other in the folder of no class (loose.{suffix}); move or remove it" in found
+
+
+def test_a_text_beside_pictures_is_not_all_that_there_is_to_learn(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "all", *(f"{i}.png" for i in range(5)), "README.txt")
+    assert of_folder(folder, RecordFormat()) == "it holds 5 × .png, 1 × .txt"
+
+
+def test_a_class_within_the_folder_of_another_is_told(tmp_path: Path) -> None:
+    pictures = [PurePosixPath(name) for name in ("train/cat/1.png", "train/cat/old/2.png", "dog/3.png")]
+    assert _nested(pictures) == (
+        "the files in train/cat/old are of the class old, and not of cat in whose folder it is",
+    )
+    assert _nested([pictures[0], pictures[2], PurePosixPath("train/dog/1.png")]) == ()

@@ -48,3 +48,35 @@ def test_why_no_row_of_a_table_can_be_read_is_said(tmp_path: Path) -> None:
     rows = "".join(f'"a \\"text", {i}",x\n' for i in range(40))
     with pytest.raises(ValueError, match=r"no row can be read \(.*line 2, is not valid CSV"):
         guess(write(tmp_path / "a.csv", f"text,label\n{rows}"))
+
+
+def test_several_labels_in_a_cell_and_other_columns_of_classes_are_said(tmp_path: Path) -> None:
+    sets = ("red;blue", "red;green", "green;blue", "red")
+    rows = [f"{text},{sets[i % 4]},{i % 2}" for i, text in enumerate(texts(200))]
+    found = guess(write(tmp_path / "x.csv", "review,colors,rude\n" + "\n".join(rows) + "\n"))
+    seen = " ".join(found.seen)
+    assert "data.label=rude" in found.settings
+    assert "colors could be the class too, and is not used (data.label=colors chooses it)" in seen
+    named = guess(write(tmp_path / "y.csv", "review,labels\n" + "\n".join(row[:-2] for row in rows) + "\n"))
+    assert "3 classes look like several labels with ';' between them, such as 'red;" in " ".join(named.seen)
+    assert "could be the class too" not in " ".join(named.seen)
+
+
+WORDS = ("Ada met Ben", "O B-PER O", "Oslo is far", "B-LOC O O")
+
+
+@pytest.mark.parametrize("distinct", [False, True])
+def test_tags_of_words_are_no_classes_of_texts(distinct: bool, tmp_path: Path) -> None:
+    each = [
+        f"w{i} in {WORDS[2 * (i % 2)]},O O {WORDS[2 * (i % 2) + 1]}{' O' * (i if distinct else 0)}" for i in range(60)
+    ]
+    each = [f"{row.split(',')[0]}{' x' * (i if distinct else 0)},{row.split(',')[1]}" for i, row in enumerate(each)]
+    with pytest.raises(
+        ValueError, match=r"tags holds a tag for each word of sentence \(B-LOC, B-PER, O\); write one word"
+    ):
+        guess(write(tmp_path / "x.csv", "sentence,tags\n" + "\n".join(each) + "\n"))
+    one = [f"{'Sentence: ' + str(i) if not i % 3 else ''},word{i},{('O', 'B-PER', 'I-PER')[i % 3]}" for i in range(90)]
+    with pytest.raises(ValueError, match=r"Tag holds a tag for each word \(B-PER, I-PER, O\), a word in each row"):
+        guess(write(tmp_path / "y.csv", "Sentence #,Word,Tag\n" + "\n".join(one) + "\n"))
+    blood = [f"{text},{('A', 'B', 'O', 'AB')[i % 4]}" for i, text in enumerate(texts(80))]
+    assert guess(write(tmp_path / "z.csv", "note,group\n" + "\n".join(blood) + "\n")).recipe == "classify"

@@ -112,6 +112,30 @@ def _classes(names: list[PurePosixPath]) -> Counter[str]:
     return classes if len(classes) > 1 and sum(classes.values()) == len(names) else Counter()
 
 
+def _loose(names: list[PurePosixPath], what: str) -> str | None:
+    """Why files are not taken for examples in the folders of their classes, if only some of them lie in none."""
+    loose = [name for name in names if not name.parent.name or name.parent.name in SPLITS]
+    classes = {name.parent.name for name in names} - SPLITS - {""}
+    if not loose or len(classes) < 2 or 10 * len(loose) > len(names):
+        return None
+    some = ", ".join(map(str, loose[:3])) + (" …" if loose[3:] else "")
+    return (
+        f"it holds {counted(len(names), what)} in {len(classes)} folders, but {counted(len(loose), 'other')} in the folder "
+        f"of no class ({some}); move or remove {'it' if len(loose) == 1 else 'them'}"
+    )
+
+
+def _nested(names: list[PurePosixPath]) -> tuple[str, ...]:
+    """A sentence on a class whose folder is in the folder of another class."""
+    folders = {name.parent for name in names}
+    inner = [(one, two) for one in sorted(folders) for two in one.parents if two.name and two in folders]
+    if not inner:
+        return ()
+    one, two = inner[0]
+    more = f", and {counted(len(inner) - 1, 'other folder')} are alike" if inner[1:] else ""
+    return (f"the files in {one} are of the class {one.name}, and not of {two.name} in whose folder it is{more}",)
+
+
 def _shown(classes: Counter[str], what: str, where: str = "folder") -> str:
     listed = ", ".join(f"{name} ({n:,})" for name, n in classes.most_common(5)) + (" …" if len(classes) > 5 else "")
     return f"{counted(sum(classes.values()), what)} in {len(classes)} classes, each named by its {where}: {listed}"
@@ -260,17 +284,17 @@ def _clips(listing: Listing, classes: Counter[str], side: int, channels: int) ->
     return Guess("video", settings, (_shown(classes, "video"), seen))
 
 
-def _images(listing: Listing) -> Guess | None:
+def _images(listing: Listing) -> Guess | str | None:
     images = listing.having(IMAGES)
     classes = _classes(images)
     if not classes:
-        return None
+        return _loose(images, "image")
     height, width, channels = picture_sizes(listing, images)
     if _animated(listing, images):
         return _clips(listing, classes, 16 if max(height, width) <= 24 else 32, channels)
     settings, sizes = classified(height, width, channels)
     settings = ("data.kind=images", setting("data.path", listing.place), *settings)
-    return Guess("vit", settings, (_shown(classes, "image"), sizes))
+    return Guess("vit", settings, (_shown(classes, "image"), *_nested(images), sizes))
 
 
 def classified(height: int, width: int, channels: int) -> tuple[tuple[str, ...], str]:
@@ -290,7 +314,7 @@ def classified(height: int, width: int, channels: int) -> tuple[tuple[str, ...],
     return settings, sizes
 
 
-def _sounds(listing: Listing) -> Guess | None:
+def _sounds(listing: Listing) -> Guess | str | None:
     sounds = listing.having(SOUNDS)
     if not sounds:
         return None
@@ -299,7 +323,7 @@ def _sounds(listing: Listing) -> Guess | None:
     if not classes:  # 7_jackson_3.wav
         classes = Counter(name.name.partition("_")[0] for name in sounds if "_" in name.name)
         if not 1 < len(classes) < len(sounds) / 5 or sum(classes.values()) < len(sounds):
-            return None
+            return _loose(sounds, "sound")
         by_name = (setting("data.label", BY_NAME),)
     lengths, rates = [], Counter[int]()
     for content in listing.opened(sounds):
@@ -321,7 +345,13 @@ def _sounds(listing: Listing) -> Guess | None:
     settings += ("data.rates=resample", f"data.rate={rate}") if len(rates) > 1 else ()
     heard = f"sounds of about {length:.2g} s at {rate:,} Hz; 64 frames of {hop} samples are read"
     return Guess(
-        "speech", settings, (_shown(classes, "sound", "name before the first _" if by_name else "folder"), heard)
+        "speech",
+        settings,
+        (
+            _shown(classes, "sound", "name before the first _" if by_name else "folder"),
+            *(() if by_name else _nested(sounds)),
+            heard,
+        ),
     )
 
 
@@ -356,7 +386,8 @@ def _tables(listing: Listing, how: RecordFormat) -> Guess | str | None:
 
 def _texts(listing: Listing) -> Guess | None:
     files = Counter(name.suffix.lower() for name in listing.having(TEXTS))
-    if not files or not listing.place.is_dir():
+    others = len(listing.having(IMAGES | SOUNDS | VIDEOS))
+    if others > sum(files.values()) or not files or not listing.place.is_dir():
         return None
     suffix, n = files.most_common(1)[0]
     more = () if suffix == ".txt" else (setting("data.suffixes", [suffix]),)

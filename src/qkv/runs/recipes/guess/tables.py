@@ -7,12 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from ....core.spec import counted
-from ....data.classes import different, spellings
+from ....data.classes import different, joined, spellings
 from ....data.files.number_tables import finite
 from ....data.odd_rows import merged
 from .column import LABELS, NAMELESS, SCORES, Column
 from .numbers import gaps, odd_classes, odd_scores, single_classes, unused
 from .result import Guess, setting
+from .word_tags import tags_in
 
 ROWS = 2000  # that are looked at
 _BY_NAME = ("data.sep=", "data.quote=", "data.escape=")  # settings of tables whose columns have names
@@ -32,6 +33,8 @@ def of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, ..
         seen += (
             f"without a text or number in the rows that were looked at: {', '.join(empty[:8])}{' …' if empty[8:] else ''}",
         )
+    if (tags := tags_in(columns)) is not None:
+        return f"{seen[0]}; {tags}"
     texts = [column for column in columns if column.is_text]
     place = setting("data.path", path)
     if not texts and (series := _series(place, columns, rows, seen, more)):
@@ -56,7 +59,8 @@ def of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, ..
     if label is not None:
         if answers and {cell.lower() for cell in label.filled} == {"true", "false"}:
             seen += ("this learns to tell good answers from others (a reward model), not to give them (as KTO does)",)
-        seen = (*seen, classes_in(label), *label.lacking, *merged(label.title, label.cells))
+        seen = (*seen, classes_in(label), *_other_labels(label, texts, columns), *joined(dict.fromkeys(label.filled)))
+        seen = (*seen, *label.lacking, *merged(label.title, label.cells))
         seen = (*seen, *odd_classes(label), *single_classes(label))
         seen = (*seen, *map(different, spellings(dict.fromkeys(label.filled))))
         return Guess("classify", (*labelled, setting("data.label", label.name)), seen)
@@ -108,6 +112,17 @@ def label_and_score(columns: list[Column]) -> tuple[Column | None, Column | None
     if scores and (scores[0].is_called(SCORES) or not labels):
         return None, scores[0]
     return (labels[0], None) if labels else (None, None)
+
+
+def _other_labels(label: Column, texts: list[Column], columns: list[Column]) -> tuple[str, ...]:
+    """A sentence on columns that could be the class as well as the one that is, unless its name says that it is one."""
+    others = [] if label.is_called(LABELS) else [one for one in columns if one not in (label, *texts) and one.is_label]
+    others = [one for one in others if not one.is_index]
+    if not others:
+        return ()
+    listed = ", ".join(one.title for one in others[:8]) + (" …" if others[8:] else "")
+    what = "could be the class too, and is not used" if len(others) == 1 else "could be the class too, and are not used"
+    return (f"{listed} {what} ({setting('data.label', others[0].name)} chooses it)",)
 
 
 def classes_in(label: Column) -> str:
