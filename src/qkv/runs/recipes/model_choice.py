@@ -50,6 +50,8 @@ class ModelChoice(Spec):
             origin = {name: item for name, item in ((PRESET, preset), (DIRECTORY, value.get(DIRECTORY))) if item}
             if isinstance(preset, str) and _is_directory(preset) and preset not in families.presets():
                 origin = {DIRECTORY: preset}
+            if (bare := _bare_directory(sizes, preset)) is not None:  # model=DIR model.preset=NAME
+                origin |= {DIRECTORY: bare}
             origin |= {WEIGHTS: value[WEIGHTS]} if value.get(WEIGHTS) else {}
             return {**origin, "sizes": sizes, "changes": value.get(REPLACE) or {}}
         return value
@@ -57,7 +59,10 @@ class ModelChoice(Spec):
     @model_validator(mode="after")
     def _one(self) -> Self:
         if bool(self.preset) == bool(self.directory):
-            raise ValueError("give a preset, or the directory of a trained model, and not both")
+            raise ValueError(
+                "give a preset, or the directory of a trained model, and not both; model=DIRECTORY takes the place of a "
+                "recipe's preset"
+            )
         if self.weights and not self.directory:
             raise ValueError(
                 f"weights={self.weights} quantizes a trained model, and {self.preset} starts from nothing; give its "
@@ -103,6 +108,14 @@ class ModelChoice(Spec):
             return families.preset(self.preset, **sizes).replace(self.changes)
         except ValidationError as error:
             raise ValueError(f"model: {explain(error)}") from None
+
+
+def _bare_directory(sizes: Mapping[str, Any], preset: object) -> str | None:
+    """The directory of a trained model that was given by its bare name, beside a preset that has no size `kind`."""
+    bare = sizes.get("kind")
+    if not isinstance(bare, str) or not isinstance(preset, str) or not _is_directory(bare):
+        return None
+    return None if preset in families.presets() and "kind" in sizes_of(preset) else bare
 
 
 def _is_directory(name: str) -> bool:

@@ -38,7 +38,7 @@ from ...training.objective import Objective, SequenceToSequence
 from ...training.parallel.scale import Scale
 from ...training.settings import Training
 from .. import tasks  # noqa: F401  (tasks registers the kinds of data, tasks and objectives)
-from . import continued, continued_generation, overrides, places
+from . import continued, continued_generation, no_effect, overrides, places
 from . import imports as recipe_imports
 from .evaluation import Evaluation
 from .imports import import_named, imports_of
@@ -349,6 +349,8 @@ def _tree(name: str | Path, imports: bool) -> dict[str, Any]:
             modules = places.beside({"imports": list(imports_of(data, absolute=False))}, path)["imports"]
             import_named(modules, str(path.parent if path.name == RECIPE else path))
         import_installed()
+        if (trained := _directory(data)) is not None and path.name != RECIPE:
+            no_effect.warn(trained, [(key, value) for key, value in data.items() if key == "tokenizer"], data)
         return places.beside(data, path)
     if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
         why = f"{path} is a folder without a {RECIPE}" if path.is_dir() else f"there is no recipe file {path}"
@@ -382,33 +384,15 @@ def override(recipe: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
             for key in before.keys() - known - explicit:
                 changed = overrides.without(changed, [*path, key])
     changed = _for_another_task(recipe, changed, paths)
-    _warn_of_the_tokenizer(changed, settings)
     trained, directory = _directory(recipe), _directory(changed)
+    if directory is not None:
+        no_effect.warn(directory, map(overrides.parse, settings), changed)
     if directory is not None and directory != trained:
         changed = continued.in_tree(changed, directory, paths)
         changed = continued_generation.in_tree(changed, directory, paths)
     if trained is not None or directory is None:
         return changed
     return _within_the_context(_for_a_trained_model(changed, paths), paths)
-
-
-def _warn_of_the_tokenizer(changed: dict[str, Any], settings: Iterable[str]) -> None:
-    """Warn of settings of a tokenizer beside a trained model, which has its own."""
-    if not _directory(changed):
-        return
-    parsed = [overrides.parse(setting) for setting in settings]
-    unused = [
-        key
-        for key, value in parsed
-        if key.split(".")[0] == "tokenizer"
-        and key not in ("tokenizer.chat_template", "tokenizer.special")
-        and not (isinstance(value, dict) and "chat_template" in value)
-    ]
-    if unused:
-        warnings.warn(
-            f"{' and '.join(unused)} {'has' if len(unused) == 1 else 'have'} no effect: a trained model keeps its tokenizer",
-            stacklevel=4,
-        )
 
 
 def _with_preset(changed: dict[str, Any], before: dict[str, Any], explicit: set[str]) -> dict[str, Any]:
