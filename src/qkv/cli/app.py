@@ -153,11 +153,13 @@ def meaning(name: str, meanings: dict[str, str] = MEANINGS) -> str | None:
 
 
 class Once(TyperCommand):
-    """A command that takes `--max_steps` for `--max-steps`, and warns if an option that is not repeatable is given more
-    than once. The last value is used."""
+    """A command that takes `--max_steps` for `--max-steps`, and other libraries' names of options that mean the same.
+
+    It warns if an option that is not repeatable is given more than once. The last value is used.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        args = self._with_dashes(args)
+        args = self._in_ours(ctx, self._with_dashes(args))
         if not ctx.resilient_parsing:
             _, _, order = self.make_parser(ctx).parse_args(list(args))
             for option, times in Counter(order).items():
@@ -178,6 +180,23 @@ class Once(TyperCommand):
 
         end = args.index("--") if "--" in args else len(args)
         return [*map(spelled, args[:end]), *args[end:]]
+
+    def _in_ours(self, ctx: Any, args: list[str]) -> list[str]:
+        """The arguments by qkv's names: `--num-return-sequences 3` is `--num-samples 3`."""
+        known = {name for option in self.params for name in (*option.opts, *option.secondary_opts)}
+        end = args.index("--") if "--" in args else len(args)
+        given = [arg.partition("=") for arg in args[:end]]
+        unknown = {name for name, _, _ in given if name.startswith("--") and name not in known}
+        if not unknown:
+            return args
+        from ..core.synonyms import both, option_for
+
+        ours = {name: found for name in unknown if (found := option_for(name, known)) is not None}
+        names: dict[str, str] = {}
+        for name, _, _ in given:
+            if (other := names.setdefault(ours.get(name, name), name)) != name:
+                ctx.fail(both(other, name, ours.get(name, name)))
+        return [*(ours.get(name, name) + equals + value for name, equals, value in given), *args[end:]]
 
 
 class Commands(TyperGroup):

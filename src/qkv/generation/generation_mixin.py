@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Unpack, cast
+from typing import Any, Unpack, cast
 
 from torch import Tensor
 
@@ -53,9 +53,12 @@ class GenerationMixin:
         For a decoder-only model prompts keep their width W, with padding moved to the left, so `out[:, W:]` holds the
         new tokens, padded on the right; for an encoder–decoder rows begin with the starting token. `pad_id` is by
         default the first `eos_id`, or 0. Options (`num_beams`, `temperature`, `max_new_tokens` …) and errors are the
-        same as in `qkv.generation.generate`, which can also return scores.
+        same as in `qkv.generation.generate`, which can also return scores. `eos_token_id` and `pad_token_id` are taken for
+        `eos_id` and `pad_id`.
         """
         model = cast(DecodingModel, self)
+        eos_id = _either(eos_id, "eos_id", "eos_token_id", options)
+        pad_id = _either(pad_id, "pad_id", "pad_token_id", options)
         if pad_id is None:
             first = eos_id if isinstance(eos_id, int) or eos_id is None else next(iter(eos_id), None)
             pad_id = 0 if first is None else first
@@ -64,3 +67,14 @@ class GenerationMixin:
         )
         width = ids.shape[1] if isinstance(ids, Tensor) and not model.is_encoder_decoder else 0
         return out.tensor(pad_id, model.device, width)
+
+
+def _either(value: Any, name: str, theirs: str, options: Any) -> Any:
+    """The argument of this name, or the option that has transformers' name for it. Raises ValueError for both."""
+    if theirs not in options:
+        return value
+    if value is not None:
+        from ..core.synonyms import both
+
+        raise ValueError(both(name, theirs, name))
+    return options.pop(theirs)

@@ -74,9 +74,16 @@ class Generation(Spec):
     def _by_name(cls, value: Any) -> Any:
         return named(value) if isinstance(value, str) else value
 
+    @model_validator(mode="before")
+    @classmethod
+    def _in_ours(cls, value: Any) -> Any:
+        return _by_our_names(value) if isinstance(value, Mapping) else value
+
     def replace(self, changes: Mapping[str, Any] | None = None, /, **fields: Any) -> Self:
         """`Spec.replace`. `model_fields_set` stays what has been set, here or before: a Hub model's bounds of whole
         sequences hold unless bounds of new tokens are among it."""
+        if changes is None or isinstance(changes, Mapping):
+            changes, fields = _by_our_names({**(changes or {}), **fields}), {}
         new = super().replace(changes, **fields)
         changed = {path.split(".")[0] for path in {**(changes or {}), **fields}}
         object.__setattr__(new, "__pydantic_fields_set__", self.model_fields_set | changed)
@@ -119,6 +126,15 @@ class Generation(Spec):
                 "raise num_beams, or sample (do_sample)"
             )
         return self
+
+
+def _by_our_names(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The options, where names of other libraries that mean the same are taken, such as `num_return_sequences`."""
+    if options.keys() <= Generation.model_fields.keys():
+        return options
+    from ..core.synonyms import in_ours
+
+    return in_ours(options, Generation.model_fields, "generation")
 
 
 class SingleOutputOptions(TypedDict, total=False):

@@ -1,15 +1,64 @@
-"""What an option of another library is in qkv, for messages about unknown names."""
+"""What an option of another library is in qkv: a name that means the same is taken, any other is told."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping
+from typing import TypeVar
 
-from .table import CLAUSES, OPTIONS, REMARKS, SYNONYMS
+from ..spec import brief
+from .table import CLAUSES, DIFFERENT, DIFFERENT_OPTIONS, OPTIONS, SAME, SYNONYMS
+
+Value = TypeVar("Value")
 
 
 def plain(name: str) -> str:
     """The name in the form of the tables."""
     return name.strip().lstrip("-").lower().replace("-", "_")
+
+
+def same(name: str, within: str = "", known: Container[str] | None = None) -> str | None:
+    """Return the setting that another library's name means exactly, in the same unit; None if there is none, or several.
+
+    within: the part of a recipe in which the name was given, such as `generation`; by default, any.
+    known:  the names that are known there; by default, all.
+    """
+    places = [place for place in SAME.get(name, ()) if not within or place.startswith(f"{within}.")]
+    places = [place for place in places if known is None or _last(place) in known]
+    return places[0] if len(places) == 1 else None
+
+
+def in_ours(given: Mapping[str, Value], known: Container[str], within: str) -> dict[str, Value]:
+    """Return options by qkv's names, where names of other libraries that mean the same are taken.
+
+    Raises ValueError if an option is given by two names.
+    """
+    names: dict[str, str] = {}
+    for name in given:
+        place = None if name in known else same(name, within, known)
+        ours = name if place is None else _last(place)
+        if (other := names.setdefault(ours, name)) != name:
+            raise ValueError(both(other, name, ours))
+    return {ours: given[name] for ours, name in names.items()}
+
+
+def option_for(name: str, known: Container[str]) -> str | None:
+    """Return the option of a command that another library's option means exactly; None if there is none.
+
+    known: the options of the command, which is one that trains or one that generates.
+    """
+    word, trains = plain(name), "--resume" in known
+    if trains and OPTIONS.get(word) in known:
+        return OPTIONS[word]
+    place = same(word, "" if trains else "generation") if trains or "--max-new-tokens" in known else None
+    option = None if place is None else f"--{_last(place).replace('_', '-')}"
+    return option if option in known else None
+
+
+def both(name: str, other: str, ours: str) -> str:
+    """A sentence on one option that is given by two names."""
+    if ours in (name, other):
+        return f"{brief(other if name == ours else name)} is {ours} here, and both are given; give one of them"
+    return f"{brief(name)} and {brief(other)} are both {ours} here; give one of them"
 
 
 def elsewhere(name: str, here: Iterable[str] = (), within: str = "", own: bool = True) -> str | None:
@@ -22,16 +71,18 @@ def elsewhere(name: str, here: Iterable[str] = (), within: str = "", own: bool =
     known, mine = plain(name), set(here)
     places = [place for place in SYNONYMS.get(known, ()) if own or _last(place) != known]
     close = [place for place in places if _last(place) in mine or (within and place.startswith(f"{within}."))]
-    option = OPTIONS.get(known, "").lstrip("-")
+    option, reason = DIFFERENT_OPTIONS.get(known, (OPTIONS.get(known, ""), ""))
     if not close and option:
-        return f"it is {option} here" if option in mine else f"it is the option --{option} of `qkv train`"
+        option = option.lstrip("-")
+        remark = f" ({reason})" if reason else ""
+        return (f"it is {option} here" if option in mine else f"it is the option --{option} of `qkv train`") + remark
     if not close and known in CLAUSES:
         return CLAUSES[known]
     if not places:
         return None
     named = [_last(place) if _last(place) in mine else place for place in close or places]
-    remark = REMARKS.get(known, REMARKS.get((close or places)[0]))
-    return f"it is {' or '.join(dict.fromkeys(named))} here" + (f" ({remark})" if remark else "")
+    told = next((why for place in close or places if (why := DIFFERENT.get((place, known)))), None)
+    return f"it is {' or '.join(dict.fromkeys(named))} here" + (f" ({told})" if told else "")
 
 
 def _last(place: str) -> str:

@@ -1,4 +1,4 @@
-"""Names of options in other libraries, and what they are in qkv, for messages about unknown names.
+"""Names of options in other libraries, and what they are in qkv: what is taken as a synonym, and messages about the rest.
 
 The names come from transformers (`GenerationConfig`, `TrainingArguments`, configurations, `forward`, `from_pretrained`),
 PEFT, TRL, LitGPT, x-transformers, fairseq, nanoGPT, JoeyNMT and Lightning.
@@ -6,51 +6,35 @@ PEFT, TRL, LitGPT, x-transformers, fairseq, nanoGPT, JoeyNMT and Lightning.
 
 from __future__ import annotations
 
-_MODEL = {
-    "model.d_model": "hidden_size n_embd embed_dim dim model_dim embedding_dim encoder_embed_dim decoder_embed_dim",
+from collections.abc import Mapping
+
+# By place: the names elsewhere that mean exactly this, in the same unit. They are taken.
+_SAME = {
+    "model.d_model": "hidden_size n_embd dim model_dim",
     "model.n_layers": "num_hidden_layers num_layers n_layer layers depth num_blocks",
-    "model.decoder_layers": "num_decoder_layers",
     "model.encoder_layers": "num_encoder_layers",
-    "model.n_heads": "num_attention_heads num_heads n_head nhead heads attention_heads encoder_attention_heads "
-    "decoder_attention_heads",
-    "model.n_kv_heads": "num_key_value_heads num_kv_heads n_query_groups kv_heads attn_kv_heads one_kv_head "
-    "attn_one_kv_head multi_query",
+    "model.decoder_layers": "num_decoder_layers",
+    "model.n_heads": "num_attention_heads num_heads n_head nhead heads attention_heads",
+    "model.encoder_heads": "encoder_attention_heads",
+    "model.decoder_heads": "decoder_attention_heads",
+    "model.n_kv_heads": "num_key_value_heads num_kv_heads n_query_groups kv_heads attn_kv_heads",
     "model.d_head": "head_dim head_size dim_head attn_dim_head d_kv",
-    "model.d_ff": "intermediate_size ff_size ffn_dim n_inner dim_feedforward ffn_embed_dim ff_mult mult "
-    "encoder_ffn_embed_dim decoder_ffn_embed_dim",
-    "model.encoder_d_ff": "encoder_ffn_dim",
-    "model.decoder_d_ff": "decoder_ffn_dim",
-    "model.dropout": "hidden_dropout_prob resid_pdrop hidden_dropout dropout_rate residual_dropout ff_dropout",
+    "model.d_ff": "intermediate_size ff_size ffn_dim n_inner dim_feedforward ffn_embed_dim",
+    "model.encoder_d_ff": "encoder_ffn_dim encoder_ffn_embed_dim",
+    "model.decoder_d_ff": "decoder_ffn_dim decoder_ffn_embed_dim",
     "model.attention_dropout": "attention_probs_dropout_prob attn_pdrop attn_dropout",
     "model.embedding_dropout": "embd_pdrop emb_dropout embed_dropout",
     "model.activation_dropout": "relu_dropout",
-    "model.activation": "hidden_act hidden_activation activation_function activation_fn dense_act_fn ff_glu ff_swish "
-    "ff_relu_squared mlp_class_name feed_forward_proj is_gated_act swish relu_squared solu gelu_approximate",
     "model.eps": "layer_norm_eps rms_norm_eps layer_norm_epsilon norm_eps norm_epsilon",
-    "model.tied": "tie_word_embeddings tie_embedding tie_token_emb tie_embeddings share_decoder_input_output_embed "
-    "share_all_embeddings",
-    "model.max_positions": "max_position_embeddings n_positions max_seq_len max_source_positions "
-    "max_target_positions n_ctx block_size",
-    "model.vocab_size": "num_tokens padded_vocab_size output_dictionary_size",
-    "model.bias": "no_bias ff_no_bias lm_head_bias",
-    "model.attention_bias": "attn_bias qkv_bias",
+    "model.tied": "tie_word_embeddings tie_embedding tie_embeddings",
+    "model.max_positions": "max_position_embeddings n_positions max_seq_len n_ctx block_size",
+    "model.vocab_size": "num_tokens padded_vocab_size",
     "model.feedforward_bias": "mlp_bias",
-    "model.scale": "scale_embedding no_scale_embedding scale_embeddings tie_embedding_scale",
-    "model.placement": "normalize_before encoder_normalize_before decoder_normalize_before sandwich_norm macaron "
-    "post_attention_norm post_mlp_norm parallel_residual use_parallel_residual shared_attention_norm "
-    "pre_and_post_norm parallel_attn",
-    "model.position": "rope_theta rope_base rope_parameters rope_scaling rope_adjustments rope_condense_ratio "
-    "rotary_percentage partial_rotary_factor rotary_pct rotary_pos_emb rotary_emb_dim rotary_xpos "
-    "rotary_interpolation_factor alibi alibi_pos_bias alibi_num_heads rel_pos_bias position_embedding_type "
-    "use_abs_pos_emb disable_abs_pos_emb scaled_sinu_pos_emb learned_pos encoder_learned_pos decoder_learned_pos "
-    "no_token_positional_embeddings polar_pos_emb rotary_base_rescale_factor rope_interleave",
+    "model.scaled": "scale_embedding",
     "model.buckets": "relative_attention_num_buckets rel_pos_num_buckets",
     "model.max_distance": "relative_attention_max_distance rel_pos_max_distance",
-    "model.windows": "sliding_window sliding_window_size sliding_window_indices max_attend_past attn_max_attend_past",
-    "model.qk_norm": "norm_qk use_qk_norm qk_rmsnorm attn_qk_norm attn_qk_rmsnorm norm_qk_type qk_layernorm",
-    "model.softcap": "attn_logit_softcapping attention_logit_softcapping logit_softclamp_value softclamp_logits",
-    "model.logits_softcap": "final_logit_softcapping softclamp_output softclamp_output_value",
-    "model.drop_path": "drop_path_rate layerdrop layer_dropout encoder_layerdrop decoder_layerdrop stochastic_depth",
+    "model.softcap": "attn_logit_softcapping attention_logit_softcapping",
+    "model.logits_softcap": "final_logit_softcapping",
     "model.n_experts": "num_local_experts num_experts n_expert n_routed_experts moe_num_experts",
     "model.top_k": "num_experts_per_tok n_expert_per_token moe_top_k router_top_k",
     "model.d_expert": "moe_intermediate_size",
@@ -58,123 +42,255 @@ _MODEL = {
     "model.jitter": "router_jitter_noise jitter_noise",
     "model.renormalize": "norm_topk_prob",
     "model.token_types": "type_vocab_size",
-    "model.labels": "num_labels num_classes n_classes id2label label2id",
+    "model.labels": "num_labels num_classes n_classes",
     "model.pooler": "add_pooling_layer",
-    "model.image": "image_size",
-    "model.patch": "patch_size",
     "model.channels": "num_channels",
-    "model.initialization": "initializer_range init_std initializer_factor",
-    "model.pattern": "attention_type attn_sparse_topk",
-    "model.preset": "arch architecture architectures model_type",
-    "model.weights": "load_in_8bit load_in_4bit quantization_config quantize",
-    "model": "model_name_or_path load_model pretrained base_model init_from checkpoint finetune_from_model "
-    "checkpoint_dir",
-}
-_TRAINING = {
-    "training.optimizer.lr": "learning_rate base_lr lr",
-    "training.optimizer": "optim optimizer optimizer_name optim_args",
+    "training.optimizer.lr": "learning_rate lr",
     "training.optimizer.weight_decay": "wd weight_decay",
-    "training.optimizer.betas": "beta1 beta2 adam_beta1 adam_beta2 adam_betas",
     "training.optimizer.eps": "adam_epsilon adam_eps epsilon",
-    "training.optimizer.freeze": "freeze_layers optim_target_modules",
-    "training.schedule": "lr_scheduler_type lr_scheduler scheduler scheduling decay_lr lr_scheduler_kwargs",
-    "training.schedule.warmup": "warmup_steps warmup_ratio warmup_iters warmup_updates learning_rate_warmup "
-    "num_warmup_steps lr_warmup_steps lr_warmup_fraction",
-    "training.schedule.final_ratio": "min_lr learning_rate_min stop_min_lr",
+    "training.schedule.warmup": "warmup_steps warmup_iters warmup_updates learning_rate_warmup num_warmup_steps "
+    "lr_warmup_steps",
     "training.schedule.steps": "lr_decay_iters total_num_update",
     "training.max_epochs": "epochs epoch num_epochs n_epochs num_train_epochs max_epoch",
-    "training.max_steps": "steps max_iters max_iter iterations updates max_update max_updates train_steps num_steps "
-    "max_steps",
-    "training.max_time": "max_duration stop_time_hours time_limit max_time",
-    "training.accumulate": "gradient_accumulation_steps accumulate_grad_batches update_freq batch_multiplier "
-    "grad_accum global_batch_size",
+    "training.max_steps": "steps updates max_update max_updates train_steps num_steps max_steps",
+    "training.max_time": "max_time",
+    "training.accumulate": "gradient_accumulation_steps accumulate_grad_batches update_freq batch_multiplier grad_accum",
     "training.clip_norm": "max_grad_norm grad_clip gradient_clip_val clip_grad_norm max_norm gradient_clipping "
     "clip_norm",
     "training.clip_value": "clip_grad_val",
-    "training.precision": "dtype torch_dtype fp16 bf16 mixed_precision amp memory_efficient_fp16 "
-    "half_precision_backend",
-    "training.compile": "torch_compile torch_compile_backend torch_compile_mode compile_model",
-    "training.recompute": "gradient_checkpointing activation_checkpointing checkpoint_activations "
-    "gradient_checkpointing_kwargs activation_checkpointing_kwargs offload_activations",
-    "training.eval_every": "eval_steps eval_interval eval_strategy evaluation_strategy validation_freq "
-    "val_check_interval check_val_every_n_epoch validate_interval validate_interval_updates interval",
-    "training.save_every": "save_steps save_interval save_strategy save_interval_updates checkpoint_every "
-    "always_save_checkpoint every_n_train_steps",
-    "training.log_every": "logging_steps log_interval logging_freq log_every_n_steps logging_strategy "
-    "logging_first_step",
-    "training.keep": "save_total_limit keep_best_ckpts save_top_k keep_last_epochs keep_interval_updates "
-    "keep_best_checkpoints no_epoch_checkpoints",
+    "training.compile": "torch_compile compile_model",
+    "training.eval_every": "eval_steps eval_interval validation_freq validate_interval_updates",
+    "training.save_every": "save_steps save_interval_updates every_n_train_steps",
+    "training.log_every": "logging_steps logging_freq log_every_n_steps",
+    "training.keep": "keep_interval_updates",
     "training.async_save": "write_checkpoints_asynchronously",
-    "training.metric": "metric_for_best_model early_stopping_metric best_checkpoint_metric monitor",
-    "training.mode": "greater_is_better maximize_best_checkpoint_metric",
-    "training.patience": "early_stopping early_stopping_patience",
+    "training.patience": "early_stopping_patience",
     "training.min_delta": "early_stopping_threshold",
-    "training.average": "ema ema_decay store_ema stochastic_weight_avg swa",
-    "training.final": "load_best_model_at_end",
-    "training.wandb": "report_to wandb_log use_wandb wandb_project",
-    "training.tensorboard": "logging_dir tensorboard_logdir",
+    "training.wandb": "wandb_log use_wandb",
     "training.threads": "num_threads",
-    "scale": "fsdp fsdp_config deepspeed parallelism_config zero_sharding sharded_ddp model_parallel_size "
-    "pipeline_model_parallel cpu_offload",
-    "scale.timeout": "ddp_timeout heartbeat_timeout",
-}
-_REST = {
-    "batching.tokens": "batch_size per_device_train_batch_size per_device_eval_batch_size train_batch_size "
-    "max_tokens micro_batch_size eval_batch_size auto_find_batch_size batch_size_valid max_tokens_valid",
-    "batching.max_rows": "max_sentences",
-    "batching.max_length": "max_sent_length max_source_length max_target_length",
-    "batching.context": "block_size seq_len seq_length sequence_length max_seq_length model_max_length "
-    "context_length tokens_per_sample max_length context_window",
-    "batching.over_long": "skip_invalid_size_inputs_valid_test truncate_source shorten_method",
-    "batching.packing": "packed padding_free",
-    "batching.pool": "group_by_length train_sampling_strategy length_column_name num_batch_buckets grouped_shuffling",
+    "batching.context": "block_size tokens_per_sample",
+    "batching.packing": "packed",
     "batching.workers": "num_workers dataloader_num_workers",
-    "batching.rows": "sample_break_mode",
     "objective.label_smoothing": "label_smoothing_factor smoothing",
-    "objective": "criterion loss loss_fn loss_type",
-    "adapter": "peft_config lora",
     "adapter.rank": "lora_r r",
     "adapter.alpha": "lora_alpha",
     "adapter.dropout": "lora_dropout",
-    "adapter.layers": "target_modules lora_query lora_key lora_value lora_projection lora_mlp lora_head",
     "adapter.rank_stabilized": "use_rslora",
-    "adapter.train": "modules_to_save",
-    "vectors": "embed_path encoder_embed_path decoder_embed_path",
-    "tokenizer.vocab_size": "voc_limit n_vocab vocab",
-    "tokenizer.chat_template": "chat_template_path",
-    "evaluation.metrics": "prediction_loss_only include_for_metrics compute_metrics eval_bleu sacrebleu scoring",
-    "evaluation.examples": "eval_iters limit_val_batches max_eval_samples max_valid_steps",
-    "evaluation.test_examples": "limit_test_batches max_predict_samples",
-    "evaluation.samples": "eval_bleu_print_samples evaluate_example",
+    "evaluation.examples": "max_eval_samples",
+    "evaluation.test_examples": "max_predict_samples",
     "generation.num_beams": "beam_size beam beam_width generation_num_beams",
     "generation.num_samples": "num_return_sequences nbest n_best",
-    "generation.max_new_tokens": "max_length max_output_length max_gen_len max_len max_len_a max_len_b seq_len "
-    "generation_max_length",
-    "generation.min_new_tokens": "min_length min_len",
-    "generation.length_penalty": "beam_alpha lenpen alpha unnormalized",
-    "generation.early_stopping": "no_early_stop",
+    "generation.max_new_tokens": "max_output_length max_gen_len seq_len",
+    "generation.min_new_tokens": "min_len",
+    "generation.length_penalty": "lenpen",
     "generation.do_sample": "sampling",
     "generation.top_k": "sampling_topk",
     "generation.top_p": "sampling_topp",
-    "generation.cache": "cache_implementation cache_config",
-    "generation.speculate": "prompt_lookup_num_tokens max_matching_ngram_size num_assistant_tokens "
-    "num_assistant_tokens_schedule assistant_confidence_threshold assistant_early_exit assistant_lookbehind "
-    "target_lookbehind speculation_type assistant_ensemble_weight use_mtp is_assistant",
-    "data.path": "dataset train_file data_dir dataset_name train_data input",
-    "data.validation_path": "validation_file eval_file valid_data",
+    "data.path": "train_file",
+    "data.validation_path": "validation_file eval_file",
     "data.test_path": "test_file",
-    "data.source": "src source_lang",
-    "data.target": "trg tgt target_lang",
-    "seed": "random_seed manual_seed data_seed set_seed",
+    "seed": "random_seed manual_seed",
     "name": "run_name experiment_name",
-    "imports": "user_dir",
 }
-_OPTIONS = {
-    "--out": "output_dir out_dir model_dir default_root_dir save_dir results_path",
+_SAME_OPTIONS = {
+    "--out": "output_dir out_dir model_dir",
     "--overwrite": "overwrite_output_dir",
-    "--resume": "resume_from_checkpoint ckpt_path restore_file continue_once",
-    "--device": "device devices accelerator use_cuda use_cpu no_cuda cpu gpu gpus device_map device_id",
-    "--nproc": "local_rank distributed_world_size nprocs_per_node num_processes num_nodes distributed_num_procs",
+    "--nproc": "num_processes nprocs_per_node distributed_num_procs",
+}
+
+# By place: how the setting differs from the names elsewhere that come nearest. They are refused, with these words.
+_NEAREST = {
+    "model.d_model": {
+        "one width for both stacks": "encoder_embed_dim decoder_embed_dim",
+        "the width of every layer": "embed_dim embedding_dim",
+    },
+    "model.n_heads": {"one number for both stacks": "encoder_attention_heads decoder_attention_heads"},
+    "model.n_kv_heads": {"1 for multi-query attention": "one_kv_head attn_one_kv_head multi_query"},
+    "model.d_ff": {
+        "neurons, not a multiple of d_model": "ff_mult mult",
+        "one width for both stacks": "encoder_ffn_embed_dim decoder_ffn_embed_dim",
+    },
+    "model.dropout": {
+        "what it covers differs from preset to preset": "hidden_dropout_prob resid_pdrop hidden_dropout dropout_rate "
+        "residual_dropout ff_dropout"
+    },
+    "model.activation": {
+        "by qkv's names, such as silu or gelu-tanh": "hidden_act hidden_activation activation_function activation_fn "
+        "dense_act_fn ff_glu ff_swish ff_relu_squared mlp_class_name feed_forward_proj is_gated_act swish relu_squared "
+        "solu gelu_approximate"
+    },
+    "model.tied": {
+        "the output's table is the decoder's": "tie_token_emb share_decoder_input_output_embed share_all_embeddings"
+    },
+    "model.max_positions": {"one number for both sides": "max_source_positions max_target_positions"},
+    "model.vocab_size": {"the whole vocabulary": "output_dictionary_size"},
+    "model.bias": {"true adds biases": "no_bias ff_no_bias", "of all layers": "lm_head_bias"},
+    "model.attention_bias": {"which products have one differs from preset to preset": "attn_bias qkv_bias"},
+    "model.scale": {
+        "true scales": "no_scale_embedding",
+        "a word or a number that the preset explains": "scale_embeddings tie_embedding_scale",
+    },
+    "model.placement": {
+        "pre, post, res-post or sandwich": "normalize_before encoder_normalize_before decoder_normalize_before "
+        "sandwich_norm macaron post_attention_norm post_mlp_norm parallel_residual use_parallel_residual "
+        "shared_attention_norm pre_and_post_norm parallel_attn"
+    },
+    "model.position": {
+        "a scheme with its settings, such as {kind: rotary, base: 10000}": "rope_theta rope_base rope_parameters "
+        "rope_scaling rope_adjustments rope_condense_ratio rotary_percentage partial_rotary_factor rotary_pct "
+        "rotary_pos_emb rotary_emb_dim rotary_xpos rotary_interpolation_factor alibi alibi_pos_bias alibi_num_heads "
+        "rel_pos_bias position_embedding_type use_abs_pos_emb disable_abs_pos_emb scaled_sinu_pos_emb learned_pos "
+        "encoder_learned_pos decoder_learned_pos no_token_positional_embeddings polar_pos_emb "
+        "rotary_base_rescale_factor rope_interleave"
+    },
+    "model.windows": {
+        "of every layer, or one for each": "sliding_window sliding_window_size sliding_window_indices max_attend_past "
+        "attn_max_attend_past"
+    },
+    "model.qk_norm": {
+        "RMSNorm of queries and keys": "norm_qk use_qk_norm qk_rmsnorm attn_qk_norm attn_qk_rmsnorm norm_qk_type "
+        "qk_layernorm"
+    },
+    "model.softcap": {"the bound itself, without a switch": "logit_softclamp_value softclamp_logits"},
+    "model.logits_softcap": {"the bound itself, without a switch": "softclamp_output softclamp_output_value"},
+    "model.drop_path": {
+        "it grows from layer to layer": "drop_path_rate layerdrop layer_dropout encoder_layerdrop decoder_layerdrop "
+        "stochastic_depth"
+    },
+    "model.labels": {"their number": "id2label label2id"},
+    "model.image": {"height and width": "image_size"},
+    "model.patch": {"height and width": "patch_size"},
+    "model.initialization": {"a scheme": "initializer_range init_std initializer_factor"},
+    "model.pattern": {"a pattern, such as local": "attention_type attn_sparse_topk"},
+    "model.preset": {"`qkv list presets` names them": "arch architecture architectures model_type"},
+    "model.weights": {
+        "int8, int4, nf4, fp8 or mxfp4": "load_in_8bit load_in_4bit quantization_config quantize",
+    },
+    "model": {
+        "a preset starts from nothing, and a directory or owner/name is a trained model": "model_name_or_path "
+        "load_model pretrained base_model init_from checkpoint finetune_from_model checkpoint_dir"
+    },
+    "training.optimizer.lr": {"of the batch as it is": "base_lr"},
+    "training.optimizer": {
+        "a kind with its settings, such as {kind: adamw, lr: 0.001}": "optim optimizer optimizer_name optim_args"
+    },
+    "training.optimizer.betas": {"both in one: [0.9, 0.95]": "beta1 beta2 adam_beta1 adam_beta2 adam_betas"},
+    "training.optimizer.freeze": {"patterns of parameters that stay": "freeze_layers optim_target_modules"},
+    "training.schedule": {
+        "a kind with its settings, such as {kind: cosine, warmup: 100}": "lr_scheduler_type lr_scheduler scheduler "
+        "scheduling decay_lr lr_scheduler_kwargs"
+    },
+    "training.schedule.warmup": {"in steps": "warmup_ratio lr_warmup_fraction"},
+    "training.schedule.final_ratio": {"as a part of the peak": "min_lr learning_rate_min stop_min_lr"},
+    "training.max_steps": {"updates of the weights, whatever `accumulate` is": "max_iters max_iter iterations"},
+    "training.max_time": {"in seconds, or 2h": "max_duration stop_time_hours time_limit"},
+    "training.accumulate": {"batches in a step": "global_batch_size"},
+    "training.precision": {
+        "auto, fp32, bf16 or fp16": "dtype torch_dtype fp16 bf16 mixed_precision amp memory_efficient_fp16 "
+        "half_precision_backend"
+    },
+    "training.compile": {"true, false or auto": "torch_compile_backend torch_compile_mode"},
+    "training.recompute": {
+        "none, alternate or blocks": "gradient_checkpointing activation_checkpointing checkpoint_activations "
+        "gradient_checkpointing_kwargs activation_checkpointing_kwargs offload_activations"
+    },
+    "training.eval_every": {
+        "in steps, or epoch": "eval_strategy evaluation_strategy val_check_interval check_val_every_n_epoch "
+        "validate_interval interval"
+    },
+    "training.save_every": {
+        "in steps, or epoch": "save_interval save_strategy checkpoint_every always_save_checkpoint"
+    },
+    "training.log_every": {"in steps": "log_interval logging_strategy logging_first_step"},
+    "training.keep": {
+        "besides the best one": "save_total_limit keep_best_ckpts save_top_k keep_last_epochs keep_best_checkpoints "
+        "no_epoch_checkpoints"
+    },
+    "training.metric": {
+        "by the name that evaluations here report": "metric_for_best_model early_stopping_metric best_checkpoint_metric "
+        "monitor"
+    },
+    "training.mode": {"min or max": "greater_is_better maximize_best_checkpoint_metric"},
+    "training.patience": {"a number of evaluations": "early_stopping"},
+    "training.average": {
+        "a kind with its settings, such as {kind: running, decay: 0.999}": "ema ema_decay store_ema "
+        "stochastic_weight_avg swa"
+    },
+    "training.final": {"best or last": "load_best_model_at_end"},
+    "training.wandb": {"true, or settings such as {project: mine}": "report_to wandb_project"},
+    "training.tensorboard": {"true; the files stand in the run's directory": "logging_dir tensorboard_logdir"},
+    "scale": {
+        "how ranks divide a training, such as {shard: 8}": "fsdp fsdp_config deepspeed parallelism_config zero_sharding "
+        "sharded_ddp model_parallel_size pipeline_model_parallel cpu_offload"
+    },
+    "scale.timeout": {"how long a rank may be silent": "ddp_timeout heartbeat_timeout"},
+    "batching.tokens": {
+        "counted in tokens, padding included; for rows give batching.max_rows": "batch_size "
+        "per_device_train_batch_size per_device_eval_batch_size train_batch_size max_tokens micro_batch_size "
+        "eval_batch_size auto_find_batch_size batch_size_valid max_tokens_valid"
+    },
+    "batching.max_rows": {"of all ranks together": "max_sentences"},
+    "batching.max_length": {
+        "of both sides, with the end of the sequence": "max_sent_length max_source_length max_target_length"
+    },
+    "batching.context": {
+        "the width of rows, into which texts are cut or packed": "seq_len seq_length sequence_length max_seq_length "
+        "model_max_length context_length max_length context_window"
+    },
+    "batching.over_long": {"skip or cut": "skip_invalid_size_inputs_valid_test truncate_source shorten_method"},
+    "batching.packing": {"true packs examples, which do not see each other": "padding_free"},
+    "batching.pool": {
+        "how many examples are sorted by length together": "group_by_length train_sampling_strategy length_column_name "
+        "num_batch_buckets grouped_shuffling"
+    },
+    "batching.rows": {"documents or stream": "sample_break_mode"},
+    "objective": {"a kind, such as next-token": "criterion loss loss_fn loss_type"},
+    "adapter": {"a kind with its settings, such as {kind: lora, rank: 8}": "peft_config lora"},
+    "adapter.layers": {
+        "by qkv's names": "target_modules lora_query lora_key lora_value lora_projection lora_mlp lora_head"
+    },
+    "adapter.train": {"by qkv's names": "modules_to_save"},
+    "vectors": {"a file of vectors with settings": "embed_path encoder_embed_path decoder_embed_path"},
+    "tokenizer.vocab_size": {"one vocabulary for all texts": "voc_limit n_vocab vocab"},
+    "tokenizer.chat_template": {"the template's text": "chat_template_path"},
+    "evaluation.metrics": {
+        "a list, such as [bleu, chrf]": "prediction_loss_only include_for_metrics compute_metrics eval_bleu sacrebleu "
+        "scoring"
+    },
+    "evaluation.examples": {"in examples, not batches": "eval_iters limit_val_batches max_valid_steps"},
+    "evaluation.test_examples": {"in examples, not batches": "limit_test_batches"},
+    "evaluation.samples": {"how many outputs are shown": "eval_bleu_print_samples evaluate_example"},
+    "generation.max_new_tokens": {
+        "the prompt is not counted": "max_length max_len max_len_a max_len_b generation_max_length"
+    },
+    "generation.min_new_tokens": {"the prompt is not counted": "min_length"},
+    "generation.length_penalty": {
+        "log-probabilities are divided by length**length_penalty": "beam_alpha alpha",
+        "0 is a plain sum": "unnormalized",
+    },
+    "generation.early_stopping": {"true ends a search early": "no_early_stop"},
+    "generation.cache": {"int8, int4, or settings": "cache_implementation cache_config"},
+    "generation.speculate": {
+        "lookup, draft, early-exit, or settings": "prompt_lookup_num_tokens max_matching_ngram_size "
+        "num_assistant_tokens num_assistant_tokens_schedule assistant_confidence_threshold assistant_early_exit "
+        "assistant_lookbehind target_lookbehind speculation_type assistant_ensemble_weight use_mtp is_assistant"
+    },
+    "data.path": {"a file or a folder": "dataset data_dir dataset_name train_data input"},
+    "data.validation_path": {"a file or a folder": "valid_data"},
+    "data.source": {"the file of this side": "src source_lang"},
+    "data.target": {"the file of this side": "trg tgt target_lang"},
+    "seed": {"of everything": "data_seed set_seed"},
+    "imports": {"a list of modules": "user_dir"},
+}
+_NEAREST_OPTIONS = {
+    "--out": {"the run's own directory": "default_root_dir save_dir results_path"},
+    "--resume": {
+        "it continues the run of `--out`": "resume_from_checkpoint ckpt_path restore_file continue_once",
+    },
+    "--device": {
+        "cpu, cuda, cuda:1 or mps": "device devices accelerator use_cuda use_cpu no_cuda cpu gpu gpus device_map device_id"
+    },
+    "--nproc": {"processes of this machine": "local_rank distributed_world_size num_nodes"},
 }
 
 # Where there is no such option: what does it, or that nothing does.
@@ -303,38 +419,40 @@ _CLAUSES = {
     "qkv.train takes data= and eval_data=": "train_dataset eval_dataset",
 }
 
-SYNONYMS: dict[str, list[str]] = {}
-"""Maps each name in another library to the matching recipe settings."""
-for _table in (_MODEL, _TRAINING, _REST):
-    for _place, _names in _table.items():
-        for _name in _names.split():
-            SYNONYMS.setdefault(_name, []).append(_place)
-OPTIONS = {name: option for option, names in _OPTIONS.items() for name in names.split()}
-"""Maps each name in another library to an option of `qkv train`."""
+
+def _by_name(table: Mapping[str, str]) -> dict[str, list[str]]:
+    """The places of each name."""
+    places: dict[str, list[str]] = {}
+    for place, names in table.items():
+        for name in names.split():
+            places.setdefault(name, []).append(place)
+    return places
+
+
+def _reasons(table: Mapping[str, Mapping[str, str]]) -> dict[tuple[str, str], str]:
+    """How each place differs from each name that comes near it."""
+    return {
+        (place, name): reason
+        for place, reasons in table.items()
+        for reason, names in reasons.items()
+        for name in names.split()
+    }
+
+
+SAME = _by_name(_SAME)
+"""Maps each name that is taken to the settings that it may stand for."""
+DIFFERENT = _reasons(_NEAREST)
+"""Maps a setting, and a name elsewhere that comes near it, to how they differ."""
+OPTIONS = {name: option for option, names in _SAME_OPTIONS.items() for name in names.split()}
+"""Maps each name that is taken to an option of `qkv train`."""
+DIFFERENT_OPTIONS = {name: (option, reason) for (option, name), reason in _reasons(_NEAREST_OPTIONS).items()}
+"""Maps a name elsewhere to the option of `qkv train` that comes near it, and how they differ."""
 CLAUSES = {name: clause for clause, names in _CLAUSES.items() for name in names.split()}
 """Maps each name in another library to a clause that says what to use in qkv."""
+ARGUMENTS = {"eos_token_id": "eos_id", "pad_token_id": "pad_id"}
+"""Maps names that are taken as arguments of a model's `generate` to its own."""
 
-REMARKS = {
-    "batching.tokens": "counted in tokens, padding included; for rows give batching.max_rows",
-    "training.optimizer.betas": "both in one: [0.9, 0.95]",
-    "training.schedule.warmup": "in steps",
-    "training.schedule.final_ratio": "as a part of the peak",
-    "training.mode": "min or max",
-    "training.final": "best or last",
-    "training.precision": "auto, fp32, bf16 or fp16",
-    "max_length": "the prompt is not counted",
-    "min_length": "the prompt is not counted",
-    "no_early_stop": "true ends a search early",
-    "unnormalized": "0 is a plain sum",
-    "sampling": "true or false",
-    "ff_mult": "neurons, not a multiple of d_model",
-    "mult": "neurons, not a multiple of d_model",
-    "global_batch_size": "batches in a step",
-    "no_bias": "true adds biases",
-    "one_kv_head": "1 for multi-query attention",
-    "attn_one_kv_head": "1 for multi-query attention",
-    "multi_query": "1 for multi-query attention",
-    "no_scale_embedding": "true scales",
-    "stop_time_hours": "in seconds, or 2h",
-}
-"""Remarks on places, and on names elsewhere that differ in more than the name."""
+SYNONYMS: dict[str, list[str]] = {name: list(places) for name, places in SAME.items()}
+"""Maps each name in another library to the settings that it is, or that come near it."""
+for _place, _name in DIFFERENT:
+    SYNONYMS.setdefault(_name, []).append(_place)

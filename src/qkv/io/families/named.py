@@ -63,13 +63,18 @@ def preset(name: str, **sizes: Any) -> Any: ...
 def preset(name: str, **sizes: Any) -> ModelSpec:
     """The spec of a named model, with any size changed: `preset("gpt2", n_layers=4, position="alibi")`.
 
-    Raises ValueError with the nearest names for a preset or a size that does not exist.
+    A size may have another library's name that means the same, as `hidden_size` does for `d_model`. Raises ValueError with
+    the nearest names for a preset or a size that does not exist.
     """
     known_presets = presets()
     if not isinstance(name, str) or name not in known_presets:
         raise ValueError(f"there is no preset {brief(name)}; {nearest(name, known_presets)}")
     factory, named = known_presets[name]
     known = inspect.signature(factory).parameters
+    if not sizes.keys() <= known.keys():
+        from ...core.synonyms import in_ours
+
+        sizes = in_ours(sizes, known, "model")
     for key in sizes:
         if key not in known:
             raise ValueError(f"preset {brief(name)} has no size {brief(key)}; {_size_advice(name, key, known)}")

@@ -14,6 +14,7 @@ from ...runs.compare import by_length, complexity  # noqa: F401  (registers thei
 from ...runs.compare.measures import Measure
 from ...runs.recipes.overrides import warn_of_overruled, without_replaced
 from ...runs.recipes.recipe import ABLATE, BESIDE, COMPARE, MEASURE, Recipe, override, tree
+from ...runs.recipes.synonyms import settings_in_ours
 from .drops import PARTS, check_parts, drop
 from .grid import GridAxis, as_text, folders, grid, in_full, labels, one_at_a_time
 
@@ -100,12 +101,9 @@ class Ablation(Spec):
 
         Raises ValueError for a key that does not exist, a variant that is not a valid recipe, and variants that are equal.
         """
-        vary, parts, settings = (
-            several.texts(vary, "vary"),
-            several.texts(parts, "parts"),
-            several.texts(settings, "settings"),
-        )
-        data = override(tree(name), settings)
+        vary, parts, data = several.texts(vary, "vary"), several.texts(parts, "parts"), tree(name)
+        settings = settings_in_ours(data, settings, Recipe)
+        data = override(data, settings)
         plan = AblationSettings.from_dict(data.get(ABLATE) or {})
         if data.get(COMPARE) and not plan.variants:
             plan = plan.replace(variants={n: changes or {} for n, changes in data[COMPARE].items()})

@@ -12,6 +12,7 @@ from itertools import product
 from ...core.spec import brief, nearest, short
 from ...runs.recipes.recipe import Recipe
 from ...runs.recipes.sizes import sizes_of
+from ...runs.recipes.synonyms import key_in_ours
 
 _OPEN, _CLOSE, _QUOTES = "[{(", "]})", "\"'"
 _LONGEST = 60  # characters of a variant's folder
@@ -81,6 +82,7 @@ def full_key(key: str, recipe: Recipe, option: str) -> str:
 
     Raises ValueError for a key that neither the recipe nor its model has.
     """
+    key = key_in_ours(key, recipe.to_dict(), Recipe)
     first = key.split(".")[0]
     sizes = sizes_of(recipe.model.preset) if recipe.model.preset else ()
     of_model = [*type(recipe.spec()).model_fields, *sizes]

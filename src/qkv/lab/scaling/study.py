@@ -10,12 +10,13 @@ from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import Field, field_validator
 
-from ...core import several, yamls
+from ...core import yamls
 from ...core.spec import Spec, brief
 from ...io import families
 from ...runs.recipes.overrides import warn_of_overruled
-from ...runs.recipes.recipe import BESIDE, COMPARE, SCALING, override, tree
+from ...runs.recipes.recipe import BESIDE, COMPARE, SCALING, Recipe, override, tree
 from ...runs.recipes.sizes import sizes_of
+from ...runs.recipes.synonyms import settings_in_ours
 
 SIZES = 5  # of a ladder by default
 OWN = ("training.max_steps", "training.max_epochs", "training.max_time", "training.patience", "training.eval_every")
@@ -101,8 +102,9 @@ class ScalingStudy(Spec):
 
         Raises ValueError if neither gives budgets.
         """
-        settings = several.texts(settings, "settings")
-        data = override(tree(name), settings)
+        data = tree(name)
+        settings = settings_in_ours(data, settings, Recipe)
+        data = override(data, settings)
         if data.get(COMPARE):
             raise ValueError(f"{name} is a comparison of variants; a scaling study takes a recipe without {COMPARE}")
         own = data.get(SCALING) or {}

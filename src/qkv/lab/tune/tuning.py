@@ -12,6 +12,7 @@ from ...core import several, yamls
 from ...core.spec import Spec, brief
 from ...runs.recipes.overrides import warn_of_overruled
 from ...runs.recipes.recipe import BESIDE, TUNE, Recipe, override, tree
+from ...runs.recipes.synonyms import settings_in_ours
 from ..ablate.ablation import BASELINE, Budget, Variant, content_of, recipe_of, removed
 from ..ablate.budget import equalized
 from ..ablate.grid import full_key
@@ -62,8 +63,9 @@ class Tuning(Spec):
         Raises ValueError for an empty space, a key that does not exist, a value that the recipe can't have, and a dimension
         that changes nothing.
         """
-        settings = several.texts(settings, "settings")
-        data = override(tree(name), settings)
+        data = tree(name)
+        settings = settings_in_ours(data, settings, Recipe)
+        data = override(data, settings)
         search = Search.from_dict(data.get(TUNE) or {})
         shared = {key: value for key, value in data.items() if key not in BESIDE}
         recipe = Recipe.from_tree(shared)

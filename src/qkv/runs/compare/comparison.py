@@ -8,10 +8,11 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from ...core import several, yamls
+from ...core import yamls
 from ...core.spec import Spec
 from ..recipes import overrides
 from ..recipes.recipe import BESIDE, COMPARE, MEASURE, Recipe, override, tree
+from ..recipes.synonyms import settings_in_ours
 from .measures import Measure, Progress
 
 
@@ -42,13 +43,17 @@ class Comparison(Spec):
 
         A setting `compare.NAME=null` leaves a variant out.
         """
-        settings = several.texts(settings, "settings")
-        data = override(tree(name), settings)
+        data = tree(name)
+        settings = settings_in_ours(data, settings, Recipe)
+        data = override(data, settings)
         if not data.get(COMPARE):
             return None
         variants = {name: changes or {} for name, changes in data[COMPARE].items() if changes is not None}
         shared = {key: value for key, value in data.items() if key not in BESIDE}
-        own = {name: [overrides.as_setting(*item) for item in changes.items()] for name, changes in variants.items()}
+        own = {
+            name: settings_in_ours(shared, [overrides.as_setting(*item) for item in changes.items()], Recipe)
+            for name, changes in variants.items()
+        }
         overrides.warn_of_overruled(settings, own, "a variant of the comparison")
         measure = {} if data.get(MEASURE) is None else {"measure": data[MEASURE]}
         return cls.from_dict({"recipe": shared, "variants": variants, **measure})

@@ -46,6 +46,7 @@ from .keys import explained, keys, spec_at
 from .model_choice import PRESET, REPLACE, ModelChoice
 from .packaged import packaged
 from .sizes import kept_sizes, preset_note, recipe_of_preset, sizes_of
+from .synonyms import recipe_for, settings_in_ours, tree_in_ours
 from .vectors import StaticVectors
 
 _OF_ONE_STACK = (SequenceClassifier, TokenClassifier, Span, SentenceVector)  # heads for a single stack
@@ -121,6 +122,7 @@ class Recipe(Spec):
             data = {**data, "imports": imports_of(data)}
             if imports:
                 import_named(data["imports"], str(data.get("name", "the recipe")))
+        data = tree_in_ours(data, cls)
         try:
             return cls.model_validate(data)
         except ValidationError as error:
@@ -355,8 +357,6 @@ def _tree(name: str | Path, imports: bool) -> dict[str, Any]:
     if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
         why = f"{path} is a folder without a {RECIPE}" if path.is_dir() else f"there is no recipe file {path}"
         raise ValueError(why)
-    from .synonyms import recipe_for
-
     advice = recipe_of_preset(str(name)) or recipe_for(str(name)) or nearest(str(name), known)
     raise ValueError(f"there is no recipe {brief(str(name))}; {advice}")
 
@@ -369,7 +369,7 @@ def _packaged_tree(name: str) -> dict[str, Any]:
 def override(recipe: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
     """A recipe's tree with `key=value` settings. A part of which they change the kind (`data.kind=images`) keeps the values
     that the new kind has too. A preset that they name takes its own sizes, see `kept_sizes`, and a warning says so."""
-    settings = several.texts(settings, "settings")
+    recipe, settings = tree_in_ours(recipe, Recipe), settings_in_ours(recipe, settings, Recipe)
     paths = [overrides.parse(setting)[0].split(".") for setting in settings]
     changed = overrides.apply(_without_other_length(recipe, paths), settings)
     for *path, last in paths:

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from ...core.several import shown, worded
 from ...core.spec import Spec, brief
+from ...core.synonyms import same
 from ...data.memory import Memory
 from ...data.memory_series import MemorySeries
 from ...data.readers.time_series import SeriesSource
@@ -80,7 +81,8 @@ def train(
     short = {"training.max_epochs": epochs, "training.max_steps": steps, "seed": seed}
     changed, of_rows = dict(_mapping(changes, "changes")), {}
     if data is not None and not settings_of_source(data):
-        of_rows = {key: changed.pop(key) for key in list(changed) if key.split(".")[0] == "data"}
+        named = {key: same(key) or key for key in changed}
+        of_rows = {name: changed.pop(key) for key, name in named.items() if name.split(".")[0] == "data"}
     given = {"data": _data_settings(data, eval_data, columns), "changes": changed}
     given["epochs, steps and seed"] = {key: value for key, value in short.items() if value is not None}
     loaded = _load(recipe, _together(given))
