@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from typing import TypeVar
 
-from ..spec import brief
 from .table import CLAUSES, DIFFERENT, DIFFERENT_OPTIONS, OPTIONS, SAME, SYNONYMS
 
 Value = TypeVar("Value")
@@ -57,8 +56,8 @@ def option_for(name: str, known: Container[str]) -> str | None:
 def both(name: str, other: str, ours: str) -> str:
     """A sentence on one option that is given by two names."""
     if ours in (name, other):
-        return f"{brief(other if name == ours else name)} is {ours} here, and both are given; give one of them"
-    return f"{brief(name)} and {brief(other)} are both {ours} here; give one of them"
+        return f"{(other if name == ours else name)!r} is {ours} here, and both are given; give one of them"
+    return f"{name!r} and {other!r} are both {ours} here; give one of them"
 
 
 def elsewhere(name: str, here: Iterable[str] = (), within: str = "", own: bool = True) -> str | None:
