@@ -11,20 +11,15 @@ from qkv.runs.recipes.sizes import recipe_of_preset
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ("training.lr=1e-3", "there is no 'training.lr'; did you mean 'training.optimizer.lr'?"),
-        ("lr=1e-3", "did you mean 'training.optimizer.lr'?"),
-        ("training.learning_rate=1e-3", "it is training.optimizer.lr here"),
-        ("training.epochs=3", "it is training.max_epochs here"),
+        ("training.rates=1e-3", "there is no 'training.rates'; did you mean 'training.optimizer.rates'?"),
+        ("training.warmup_ratio=0.1", "it is training.schedule.warmup here (in steps)"),
+        ("model.resid_pdrop=0.1", "there is no 'model.resid_pdrop'; it is model.dropout here (what it covers"),
+        ("training.hidden_size=64", "it is model.d_model here"),
         ("batch_size=3", "it is batching.tokens here (counted in tokens"),
         ("training.per_device_train_batch_size=3", "it is batching.tokens here"),
-        ("training.warmup_steps=3", "it is training.schedule.warmup here (in steps)"),
-        ("model.hidden_size=64", "there is no 'model.hidden_size'; it is model.d_model here"),
-        ("model.n_layer=6", "it is model.n_layers here"),
         ("block_size=128", "it is model.max_positions or batching.context here"),
         ("training.output_dir=x", "it is the option --out of `qkv train`"),
-        ("max_steps=3", "did you mean 'training.max_steps'?"),
         ("warmup=3", "did you mean 'training.schedule.warmup'?"),
-        ("batching.block_size=128", "it is batching.context here"),
         ("generation.max_length=20", "it is generation.max_new_tokens here (the prompt is not counted)"),
         ("training.num_beams=3", "did you mean 'evaluation.num_beams' or 'generation.num_beams'?"),
     ],
@@ -33,6 +28,22 @@ def test_a_name_of_another_tool_is_met_with_ours(setting: str, said: str) -> Non
     with pytest.raises(ValueError) as error:
         Recipe.load("lm", [setting]).model.spec(100)
     assert said in str(error.value) and "\n" not in str(error.value)
+
+
+def test_names_that_mean_the_same_are_taken() -> None:
+    settings = [
+        "training.lr=1e-3",
+        "epochs=3",
+        "warmup_steps=4",
+        "model.n_layer=6",
+        "model.hidden_size=64",
+        "max_steps=5",
+    ]
+    recipe = Recipe.load("lm", [*settings, "batching.block_size=128"])
+    training = recipe.training
+    assert (training.optimizer.lr, training.max_epochs, training.max_steps) == (1e-3, 3, 5)
+    assert (training.schedule.warmup, recipe.batching.context) == (4, 128)
+    assert recipe.model.sizes["d_model"] == 64 and recipe.model.spec(100).n_layers == 6
 
 
 @pytest.mark.filterwarnings("ignore")
