@@ -25,7 +25,7 @@ def test_a_recipe_declares_a_space(pairs: list[str], tmp_path: Path) -> None:
         ([], [], "declares no space to search; give --space"),
         (["decoder.positio=rotary,none"], [], "did you mean 'position'"),
         (["position=rotari,none"], [], "there is no position 'rotari'"),
-        (["lr=1..2"], [], "there is no 'lr'"),
+        (["rates=1..2"], [], "there is no 'rates'"),
         (["training.optimizer.lr=0.1,0.10"], [], "changes nothing"),
         (["n_heads=1,2", "n_heads=1,4"], [], "given twice"),
         (["n_heads=1,2"], ["training.eval_every=null"], "give training.eval_every=N"),
