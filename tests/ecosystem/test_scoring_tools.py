@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -74,46 +75,38 @@ def test_sentence_transformers_trains_the_model(tmp_path: Path) -> None:
 
 def test_mteb_scores_as_through_sentence_transformers(tmp_path: Path) -> None:
     mteb = pytest.importorskip("mteb")
-    from datasets import Dataset
-    from mteb.abstasks.sts import AbsTaskSTS
+    from made_mteb import MadeSTS
 
     from qkv.mteb import MtebEncoder
-
-    class Made(AbsTaskSTS):
-        metadata = mteb.TaskMetadata(
-            name="MadeSTS",
-            dataset={"path": "made/made", "revision": "1"},
-            description="made",
-            reference=None,
-            type="STS",
-            category="t2t",
-            eval_splits=["test"],
-            eval_langs=["eng-Latn"],
-            main_score="cosine_spearman",
-            date=None,
-            domains=None,
-            task_subtypes=None,
-            license=None,
-            annotations_creators=None,
-            dialect=None,
-            sample_creation=None,
-            bibtex_citation=None,
-        )
-
-        def load_data(self, **options: Any) -> None:
-            pairs = [(a, b) for a in TEXTS for b in TEXTS if a < b]
-            rows = [{"sentence1": a, "sentence2": b, "score": float(len(set(a) & set(b)) % 6)} for a, b in pairs]
-            self.dataset, self.data_loaded = {"test": Dataset.from_list(rows)}, True
 
     run = encoder(tmp_path)
 
     def score(model: Any) -> float:
-        result = mteb.evaluate(model, [Made()], cache=None, co2_tracker=False)
+        result = mteb.evaluate(model, [MadeSTS()], cache=None, co2_tracker=False)
         return float(result.task_results[0].get_score())
 
     found = score(MtebEncoder(run))
     assert found == pytest.approx(score(sentence_model(tmp_path)), abs=1e-4) and abs(found) > 1e-3
     assert isinstance(MtebEncoder(str(tmp_path)), mteb.EncoderProtocol)
+
+
+def test_qkv_eval_scores_a_task_of_mteb(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mteb = pytest.importorskip("mteb")
+    from made_mteb import MadeSTS
+
+    from qkv.cli.app import app
+
+    encoder(tmp_path / "model")
+    monkeypatch.setattr(mteb, "get_tasks", lambda tasks=None: [MadeSTS()])
+    arguments = ["eval", str(tmp_path / "model"), "--tasks", "MadeSTS", "--out", str(tmp_path / "report.json")]
+    app(arguments, standalone_mode=False)
+    said, report = capsys.readouterr().out, json.loads((tmp_path / "report.json").read_text())
+    (scores,) = report["task_results"][0]["scores"]["test"]
+    result = mteb.evaluate(sentence_model(tmp_path / "model"), [MadeSTS()], cache=None, co2_tracker=False)
+    assert scores["main_score"] == pytest.approx(float(result.task_results[0].get_score()), abs=1e-4)
+    assert "MadeSTS" in said
 
 
 def test_lm_evaluation_harness_scores_as_qkv_alone(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import transformers
 
@@ -21,6 +21,7 @@ class QkvConfig(transformers.PreTrainedConfig):
 
     model_type = MODEL_TYPE
 
+    auto_map: ClassVar[dict[str, str]] = {}  # no code of a directory is needed, which TRL asks for
     qkv: dict[str, Any] | None = None
     seed: int = 0
 
