@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import json
+import re
 import socket
 import subprocess
 import time
@@ -204,6 +205,70 @@ def test_attacks_are_answered_by_4xx_or_closed_in_time(trained: Path) -> None:
     assert "data" in json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     said = server.stop()
     assert "Traceback" not in said and "a b" not in said, said
+
+
+@pytest.mark.slow
+def test_a_thousand_idle_connections_and_slow_senders_are_closed_in_time(trained: Path) -> None:
+    server = Process(str(trained))
+    address, began = ("127.0.0.1", server.port), time.monotonic()
+    idle = [socket.create_connection(address) for _ in range(900)]
+    heads, bodies = ([socket.create_connection(address) for _ in range(50)] for _ in range(2))
+    for connection in bodies:
+        connection.sendall(b"POST /v1/translate HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 900\r\n\r\n{")
+    answered = []
+    while time.monotonic() - began < 30:
+        for connection, byte in [*((each, b"G") for each in heads), *((each, b" ") for each in bodies)]:
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                connection.sendall(byte)
+        before = time.monotonic()
+        text, status = asked(f"{server.url}/v1/translate", "-d", '{"input": "a b"}')
+        assert status == "200", text
+        answered.append(time.monotonic() - before)
+        time.sleep(1)
+    for connection in (*idle, *heads):
+        connection.settimeout(10)
+        with contextlib.suppress(ConnectionResetError):
+            while connection.recv(4096):
+                pass
+    for connection in bodies:
+        connection.settimeout(10)
+        assert connection.recv(4096).startswith(b"HTTP/1.1 408")
+    memory = int(re.findall(r"VmRSS:\s+(\d+)", Path(f"/proc/{server.process.pid}/status").read_text())[0])
+    print(f"{len(answered)} answers meanwhile, the slowest after {max(answered):.2f} s; {memory / 1024:.0f} MiB")
+    assert "Traceback" not in server.stop()
+
+
+FORMS: dict[str, Any] = {
+    "a regular expression of a million states": {"type": "regex", "regex": "((a{1,100}){1,100}){1,100}"},
+    "a regular expression that backtracks": {"type": "regex", "regex": "(a|a)*(a+)+$b"},
+    "an enumeration of 100,000": {"enum": [f"value {i}" for i in range(100_000)]},
+    "10,000 properties": {"type": "object", "properties": {f"p{i}": {"type": "integer"} for i in range(10_000)}},
+    "a reference to itself": {"$ref": "#"},
+    "nesting of 500": json.loads('{"items":' * 500 + "{}" + "}" * 500),
+    "alternatives of alternatives": {
+        "$defs": {f"d{i}": {"anyOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 10} for i in range(20)} | {"d20": {}},
+        "$ref": "#/$defs/d0",
+    },
+    "what can't be met": {"type": "integer", "minimum": 5, "maximum": 3},
+    "a pattern in a pattern": {"type": "string", "pattern": "^(([a-z])+.)+[A-Z]([a-z])+$", "minLength": 10**9},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(FORMS))
+def test_forms_that_explode_are_refused_or_bounded_in_time(name: str, server: Process) -> None:
+    form = FORMS[name]
+    if form.get("type") != "regex":
+        form = {"type": "json_schema", "json_schema": {"name": "form", "schema": form}}
+    body = {"model": "small-english", "prompt": "The", "max_tokens": 8, "response_format": form}
+    key, began = ("-H", f"Authorization: Bearer {KEY}"), time.monotonic()
+    command = ["curl", "-sS", "-m", "60", "-w", "\n%{http_code}", f"{server.url}/v1/completions", *key, "-d", "@-"]
+    done = subprocess.run(command, input=json.dumps(body), capture_output=True, text=True, check=True)
+    text, _, status = done.stdout.rpartition("\n")
+    assert status in ("200", "400"), text[:300]
+    assert "Traceback" not in text and len(text) < 2000
+    text, status = asked(f"{server.url}/v1/models", *key)
+    assert status == "200" and time.monotonic() - began < 30, name
 
 
 def test_mistakes_are_one_sentence(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

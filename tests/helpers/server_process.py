@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import signal
@@ -17,6 +18,7 @@ class Process:
         self.process = subprocess.Popen(
             command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
         )
+        atexit.register(self.process.kill)  # if a test fails before it stops it
         assert self.process.stderr is not None
         self.said = ""
         while (found := re.search(r"http://127.0.0.1:(\d+)/", self.said)) is None:

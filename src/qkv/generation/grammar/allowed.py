@@ -24,6 +24,8 @@ class AllowedTokens:
     def __init__(self, start: Any, width: int) -> None:
         self.width = width
         _raise_error(start)
+        start.compute_bitmask()  # so a grammar that allows nothing is refused now
+        _raise_error(start)
         self._states: OrderedDict[tuple[int, ...], Any] = OrderedDict([((), start)])
 
     def __call__(self, ids: Int[Tensor, "N T"], logits: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
@@ -61,7 +63,9 @@ class AllowedTokens:
 
 def _raise_error(state: Any) -> None:
     if state.is_error():
-        raise ValueError(f"the grammar can't be used: {' '.join(state.get_error().split())[:300]}")
+        said = " ".join(state.get_error().partition("<state>")[0].split())[:300]
+        said = "it allows no token, as one does that refers only to itself" if said == "NoExtensionBias" else said
+        raise ValueError(f"the grammar can't be used: {said}")
 
 
 def library() -> Any:
