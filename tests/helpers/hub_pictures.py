@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 SIDE = 12  # of PaliGemma's and Gemma 3's pictures
 WORDS = "what is in the picture?\n\n\n\na red circle, two dogs and a blue square\nuser model"
@@ -19,6 +20,7 @@ GEMMA = (
 QWEN = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{% if message.content is string %}{{ message.content }}"
     "{% else %}{% for part in message.content %}{% if part.type == 'image' %}<|vision_start|><|image_pad|><|vision_end|>"
+    "{% elif part.type == 'video' %}<|vision_start|><|video_pad|><|vision_end|>"
     "{% else %}{{ part.text }}{% endif %}{% endfor %}{% endif %}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
@@ -159,3 +161,12 @@ def without_videos(kind: Any, images: Any, tokenizer: Any) -> Any:
         setattr(processor, f"{name}_token_id", tokenizer.convert_tokens_to_ids(f"<|{name}_pad|>"))
     processor.chat_template, processor.audio_tokenizer = tokenizer.chat_template, None
     return processor
+
+
+def flattened(clip: Tensor, vision: Any) -> tuple[Tensor, list[int]]:
+    """Patches as Qwen's processors order them, square by square of the merger, and the grid, of a video (F, C, H, W)."""
+    p, m, f = vision.patch_size, vision.spatial_merge_size, vision.temporal_patch_size
+    frames, channels, height, width = clip.shape
+    grid = [frames // f, height // p, width // p]
+    parts = clip.reshape(grid[0], f, channels, grid[1] // m, m, p, grid[2] // m, m, p)
+    return parts.permute(0, 3, 6, 4, 7, 2, 1, 5, 8).reshape(-1, channels * f * p * p), grid

@@ -21,7 +21,7 @@ from .generate import (
     TopP,
     generation_settings,
 )
-from .options import Device, ImageFiles, JsonLines, RunPath, SoundFiles
+from .options import Device, ImageFiles, JsonLines, RunPath, SoundFiles, VideoFiles
 from .say import echo
 from .texts import dumps, load_run, note_files, read, warn_of_settings
 
@@ -44,6 +44,7 @@ def chat(
     set_: Set = None,
     image: ImageFiles = None,
     sound: SoundFiles = None,
+    video: VideoFiles = None,
     json: JsonLines = False,
     device: Device = "auto",
 ) -> None:
@@ -63,7 +64,7 @@ def chat(
         raise ValueError("a conversation has one reply to each message; leave out num_beams and num_samples")
     warn_of_settings(messages, SETTINGS_ADVICE)
     note_files(messages or (), "; to send its lines as messages: < FILE")
-    files = FilesInTurn(loaded, image, sound, messages)
+    files = FilesInTurn(loaded, image, sound, video, messages)
     engine = Replies(loaded) if Replies.serves(loaded, settings) else None
     conversation: list[dict[str, Any]] = [] if system is None else [{"role": "system", "content": system}]
     for message in (text for texts in read(messages, 1) for text in texts):

@@ -1,4 +1,5 @@
-"""Files beside texts: the pictures and sounds of `--image` and `--sound`, in the places of `<image>` and `<sound>`."""
+"""Files beside texts: the pictures, sounds and videos of `--image`, `--sound` and `--video`, in the places of `<image>`,
+`<sound>` and `<video>`."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ class FilesBeside:
     run: Run
     images: Sequence[str] | None = None
     sounds: Sequence[str] | None = None
+    videos: Sequence[str] | None = None
     _shared: bool = field(default=True, init=False)
 
     def beside(self, texts: Sequence[str] | None) -> Sequence[str] | None:
@@ -27,7 +29,7 @@ class FilesBeside:
         from ..runs.inference.reading.beside import beside, files_of
 
         self._shared = False
-        return beside(self.run, texts, files_of(self.images, self.sounds))
+        return beside(self.run, texts, files_of(self.images, self.sounds, self.videos))
 
     def of(self, texts: list[str]) -> list[str]:
         """Return a subset of the texts with their files."""
@@ -35,10 +37,10 @@ class FilesBeside:
             return texts
         from ..runs.inference.reading.beside import beside, files_of
 
-        return [beside(self.run, [text], files_of(self.images, self.sounds))[0] for text in texts]
+        return [beside(self.run, [text], files_of(self.images, self.sounds, self.videos))[0] for text in texts]
 
     def __bool__(self) -> bool:
-        return bool(self.images or self.sounds)
+        return bool(self.images or self.sounds or self.videos)
 
 
 class FilesInTurn:
@@ -49,15 +51,21 @@ class FilesInTurn:
     """
 
     def __init__(
-        self, run: Run, images: Sequence[str] | None, sounds: Sequence[str] | None, messages: Sequence[str] | None
+        self,
+        run: Run,
+        images: Sequence[str] | None,
+        sounds: Sequence[str] | None,
+        videos: Sequence[str] | None,
+        messages: Sequence[str] | None,
     ) -> None:
         self._run = run
-        self._left = {"image": list(images or ()), "sound": list(sounds or ())}
+        given = {"image": images, "sound": sounds, "video": videos}
+        self._left = {name: list(some or ()) for name, some in given.items()}
         self._first = True
-        if messages and (images or sounds):
+        if messages and any(given.values()):
             from ..runs.inference.reading.beside import beside, files_of
 
-            beside(run, [" ".join(messages)], files_of(images, sounds))
+            beside(run, [" ".join(messages)], files_of(images or None, sounds or None, videos or None))
 
     def content(self, message: str) -> str | list[dict[str, object]]:
         """The content of the next message."""

@@ -24,6 +24,7 @@ from .options import (
     RunPath,
     RunsAndTexts,
     SoundFiles,
+    VideoFiles,
 )
 from .say import echo
 from .texts import asked, dumps, each, load_run, load_runs, uncollected, warn_of_settings
@@ -130,6 +131,7 @@ def generate(
     speculate: Speculate = None,
     image: ImageFiles = None,
     sound: SoundFiles = None,
+    video: VideoFiles = None,
     ensemble_weights: EnsembleWeights = None,
     ensemble_mode: EnsembleMode = None,
     json_schema: JsonSchema = None,
@@ -166,7 +168,7 @@ def generate(
     settings = _speculating(settings, loaded, drafting, chosen=speculate is not None)
     options: dict[str, Any] = {"stop": stop or ()} | ({} if chat or drafting is None else {"draft": drafting})
     question = asked(texts, loaded, context.info_name or "generate", out, column, overwrite)
-    files = FilesBeside(loaded, image, sound)
+    files = FilesBeside(loaded, image, sound, video)
     question.texts = files.beside(question.texts)
     folder = question.table.path.parent if question.table else Path()
     model = _Replies(loaded, system, drafting, folder) if chat else loaded

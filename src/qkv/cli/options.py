@@ -68,6 +68,10 @@ SoundFiles = Annotated[
     list[str] | None,
     typer.Option("--sound", metavar="FILE", help="A sound for the place of `<sound>`, as --image; repeatable."),
 ]
+VideoFiles = Annotated[
+    list[str] | None,
+    typer.Option("--video", metavar="FILE", help="A video for the place of `<video>`, as --image; repeatable."),
+]
 EnsembleMode = Annotated[
     str | None,
     typer.Option(

@@ -145,14 +145,5 @@ def _check_saved(theirs: Any, ours: Any, folder: Path, untrained: str) -> None:
                 assert again.config.to_dict()[key] == value, key
 
 
-def flattened(clip: Tensor, vision: Any) -> tuple[Tensor, list[int]]:
-    """Patches as Qwen's processors order them, square by square of the merger, and the grid, of a video (F, C, H, W)."""
-    p, m, f = vision.patch_size, vision.spatial_merge_size, vision.temporal_patch_size
-    frames, channels, height, width = clip.shape
-    grid = [frames // f, height // p, width // p]
-    parts = clip.reshape(grid[0], f, channels, grid[1] // m, m, p, grid[2] // m, m, p)
-    return parts.permute(0, 3, 6, 4, 7, 2, 1, 5, 8).reshape(-1, channels * f * p * p), grid
-
-
 def random_sizes(seed: int) -> random.Random:
     return random.Random(f"sizes {seed}")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from hub_pictures import flattened
 from torch import Tensor
 
 import qkv
@@ -16,7 +17,7 @@ from qkv.io.hub.family import difference
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from picture_readers import ROLES, Given, check, drawn, flattened, padded_left, random_sizes
+from picture_readers import ROLES, Given, check, drawn, padded_left, random_sizes
 
 COUNT = 13
 IMAGE, VIDEO = 9, 8

@@ -6,8 +6,9 @@ import base64
 import binascii
 import io
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,9 @@ from ..source import Skipped
 from . import audio, images
 from .audio import Wave
 from .images import Color, Pixels
+
+if TYPE_CHECKING:
+    from .video import Sampled
 
 _NAMED = 60  # characters of a name in a message
 
@@ -78,6 +82,38 @@ def sound(value: Any) -> tuple[Wave, int]:
         )
     if isinstance(found, Skipped):
         raise ValueError(f"{name_of(value, 'sound')} can't be read as a sound: it is {found}")
+    return found
+
+
+def video(
+    value: Any, choose: Callable[[int, float], Sequence[int]], keep: Callable[[Pixels, int], Any], color: Color = "rgb"
+) -> Sampled:
+    """Pictures of a video that are chosen by their number and rate (`video.sampled`): of a file, its bytes, a `data:`
+    address, or a pair of an array (pictures, height, width, channels) and how many there are in a second.
+
+    Raises ValueError that names the file for what is no video.
+    """
+    from .video import Sampled, sampled
+
+    if isinstance(value, tuple) and len(value) == 2:
+        frames, rate = [_array(one) for one in np.asarray(value[0])], value[1]
+        if type(rate) not in (int, float) or not (0 < rate < np.inf) or not frames:
+            raise ValueError(
+                f"a video is at least one picture and how many there are in a second, (pictures, 24), not "
+                f"{counted(len(frames), 'picture')} and {brief(rate)}"
+            )
+        indices = list(choose(len(frames), float(rate)))
+        return Sampled([keep(frames[i], len(indices)) for i in indices], indices, len(frames), float(rate))
+    if not isinstance(value, str | bytes | os.PathLike):
+        raise ValueError(
+            f"a video is a file, its bytes, or a pair of pictures and how many there are in a second, (pictures, 24), not "
+            f"{shown(value)}"
+        )
+    inside = isinstance(value, bytes) or (isinstance(value, str) and value.startswith("data:"))
+    data = _content(value, "video") if inside else images.content(Path(value))  # type: ignore[arg-type]
+    found = sampled(data, choose, keep, color, name_of(value, "video"))
+    if isinstance(found, Skipped):
+        raise ValueError(f"{name_of(value, 'video')} can't be read as a video: it is {found}")
     return found
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -140,9 +141,7 @@ def _decode_container(data: bytes, color: Color, most: int, where: str) -> Frame
                 if frame.width * frame.height > most:
                     return Skipped(f"larger than {most:,} pixels")
                 if n % step == 0:
-                    pixels = frame.to_ndarray(format="gray" if color == "gray" else "rgb24")
-                    pixels = np.rot90(pixels, round(frame.rotation / 90)) if frame.rotation else pixels
-                    frames.append(pixels[None] if color == "gray" else pixels.transpose(2, 0, 1))
+                    frames.append(_pixels(frame, color))
     except (av.FFmpegError, IndexError) as error:  # IndexError: there is a sound alone
         return Skipped(
             f"no video that can be read ({'no picture in it' if isinstance(error, IndexError) else 'damaged'})"
@@ -150,6 +149,70 @@ def _decode_container(data: bytes, color: Color, most: int, where: str) -> Frame
     if len({frame.shape for frame in frames}) != 1:
         return Skipped("of frames that differ in size" if frames else "without a frame")
     return np.stack(frames)
+
+
+class Sampled(NamedTuple):
+    """Pictures of a video: their indices among all, how many the video has, and how many in a second."""
+
+    pictures: list[Any]
+    indices: list[int]
+    total: int
+    rate: float
+
+
+def sampled(
+    data: bytes,
+    choose: Callable[[int, float], Sequence[int]],
+    keep: Callable[[Pixels, int], Any],
+    color: Color = "rgb",
+    where: str = "a video",
+) -> Sampled | Skipped:
+    """Decode the pictures of a container, with PyAV, whose indices `choose` gives by their number and their rate, in
+    increasing order; or return why it is skipped. `keep` makes of each what is kept, and is told how many there are.
+
+    Pictures are counted if the file doesn't say how many there are, or says more. Raises ValueError if PyAV is needed and
+    not installed.
+    """
+    av = optional_library(f"reading {brief(where)}", "av")
+    if not is_container(data) and data[:3] != b"GIF":
+        return Skipped("no video that can be read")
+    if is_cut(data):
+        return TRUNCATED
+    try:
+        with av.open(io.BytesIO(data)) as file:
+            stream = file.streams.video[0]
+            total, rate = stream.frames, float(stream.average_rate or stream.guessed_rate or 0)
+        for count in (total, None):
+            with av.open(io.BytesIO(data)) as file:
+                count = count or sum(1 for _ in file.decode(video=0))
+            if not count or not rate:
+                return Skipped("without a frame" if rate else "without a number of frames in a second")
+            indices = list(choose(count, rate))
+            with av.open(io.BytesIO(data)) as file:
+                pictures = [keep(pixels, len(indices)) for pixels in _chosen(file, {*indices}, color)]
+            if len(pictures) == len({*indices}):
+                return Sampled(pictures, indices, count, rate)
+    except (av.FFmpegError, IndexError) as error:  # IndexError: there is a sound alone
+        return Skipped(
+            f"no video that can be read ({'no picture in it' if isinstance(error, IndexError) else 'damaged'})"
+        )
+    return Skipped("no video that can be read (damaged)")
+
+
+def _chosen(file: Any, indices: set[int], color: Color) -> Iterator[Pixels]:
+    last = max(indices, default=-1)
+    for i, frame in enumerate(file.decode(video=0)):
+        if i > last:
+            return
+        if i in indices:
+            yield _pixels(frame, color)
+
+
+def _pixels(frame: Any, color: Color) -> Pixels:
+    """The pixels (C, H, W) of a picture of a video, as it is to be seen."""
+    pixels = frame.to_ndarray(format="gray" if color == "gray" else "rgb24")
+    pixels = np.rot90(pixels, round(frame.rotation / 90)) if frame.rotation else pixels
+    return pixels[None] if color == "gray" else pixels.transpose(2, 0, 1)
 
 
 def sound_of(data: bytes, where: str = "a video") -> tuple[Wave, int] | Skipped:

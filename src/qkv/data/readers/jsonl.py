@@ -92,7 +92,7 @@ def _with_paths(message: dict[str, Any], where: str, folder: Path) -> dict[str, 
     for i, part in enumerate(message["content"]):
         kind, place = part["type"], f"{where}, part {i},"
         file = part.get(kind)
-        if kind in ("image", "sound"):
+        if kind in ("image", "sound", "video"):
             if not isinstance(file, str):
                 raise ValueError(f'{place} names no file; give its path: {{"type": "{kind}", "path": "…"}}')
             if not file.startswith("data:"):

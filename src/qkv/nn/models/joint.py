@@ -27,7 +27,16 @@ from ..positions.base import Position, PositionModule, Widths
 from .base import ModelSpec
 from .stack import Stack, StackModule
 
-Values = Tensor | Sequence[Tensor]
+
+class TimedVideo(NamedTuple):
+    """The numbers of a video (F, C, H, W), and how many seconds lie between the pictures, or groups of pictures, of which
+    each has a time: factors of the `interval` of its medium."""
+
+    values: Tensor
+    seconds: float
+
+
+Values = Tensor | Sequence[Tensor | TimedVideo]
 """Inputs of one kind: a tensor (N, …) if all have one size, or a sequence of N tensors (…) of any sizes."""
 
 MediaInputs = Mapping[str, Values]
@@ -309,12 +318,13 @@ class MediumModule(nn.Module):
         if isinstance(values, Tensor):
             return [_Group(range(len(values)), *laid(self.reader, values.to(device)))] if len(values) else []
         by_size: dict[tuple[int, ...], list[int]] = {}
-        for number, value in enumerate(values):
+        plain = [value.values if isinstance(value, TimedVideo) else value for value in values]
+        for number, value in enumerate(plain):
             by_size.setdefault(tuple(value.shape), []).append(number)
-        stacks = ((numbers, torch.stack([values[i] for i in numbers])) for numbers in by_size.values())
+        stacks = ((numbers, torch.stack([plain[i] for i in numbers])) for numbers in by_size.values())
         return [_Group(numbers, *laid(self.reader, stack.to(device))) for numbers, stack in stacks]
 
-    def runs(self, layout: Layout) -> list[tuple[AxisGrid | None, int]]:
+    def runs(self, layout: Layout, value: Tensor | TimedVideo) -> list[tuple[AxisGrid | None, int]]:
         """The runs of tokens of a medium with this layout: the grid of each, None if its tokens have no places, and how
         many there are."""
         grid, tokens = layout.grid, layout.shape[1]
@@ -323,7 +333,10 @@ class MediumModule(nn.Module):
         times = tokens // grid.patches
         if self.apart:
             return [(AxisGrid(1, grid.rows, grid.columns), grid.patches)] * times
-        return [(AxisGrid(times, grid.rows, grid.columns, self.interval), tokens)]
+        interval = self.interval
+        if isinstance(value, TimedVideo):  # in single precision, as published models were trained
+            interval = (torch.tensor(interval) * torch.tensor(value.seconds)).item()
+        return [(AxisGrid(times, grid.rows, grid.columns, interval), tokens)]
 
     def forward(self, groups: Sequence[_Group]) -> Float[Tensor, "N M"]:
         """The vectors of all media one after the other."""
@@ -403,7 +416,7 @@ class JointEmbedding(TokenEmbedding):
             if not (torch.compiler.is_compiling() or ids.is_meta or isinstance(ids, FakeTensor)):
                 _check(name, token, places, [sizes[i] for i in range(len(sizes))])
             if groups:
-                runs = dict(pair for g in groups for pair in ((i, module.runs(g.layout)) for i in g.numbers))
+                runs = {i: module.runs(group.layout, media[name][i]) for group in groups for i in group.numbers}
                 own = [run for i in range(len(runs)) for run in runs[i]]
                 counts = torch.tensor([count for _, count in own], device=ids.device)
                 each = torch.arange(len(own), device=ids.device).repeat_interleave(counts) + len(grids) + 1

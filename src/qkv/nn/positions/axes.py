@@ -49,7 +49,7 @@ def over_axes(
     last = nth == times * rows * columns - 1
     advance = torch.where(placed, rows.maximum(columns) * last, 1) * layout.valid
     base = advance.cumsum(1) - advance + _starts(layout, advance)
-    time = (nth // (rows * columns) * sizes[numbers, 3]).long()
+    time = (nth // (rows * columns) * sizes[numbers, 3].float()).long()
     within = nth % (rows * columns)
     index = layout.positions[..., 0].expand_as(base)
     axes = torch.stack([index, base + time, base + within // columns, base + within % columns], -1)

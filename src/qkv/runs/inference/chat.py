@@ -84,12 +84,14 @@ def chat(
     tools: Tools = None,
     images: Given = None,
     sounds: Given = None,
+    videos: Given = None,
     **options: Unpack[GenerationOptions],
 ) -> str:
     """Return the assistant's reply to a conversation, `[{"role": "user", "content": "Hello!"}]`.
 
     A content may be a list of parts, `[{"type": "image", "path": "a.png"}, {"type": "text", "text": "What is it?"}]`, if the
-    model reads them. `images` and `sounds` are the files of parts without one, or stand in the user's first message.
+    model reads them. `images`, `sounds` and `videos` are the files of parts without one, or stand in the user's first
+    message.
 
     `emit`, if given, receives it piece by piece, as it is generated. `tools` describe (as JSON schemas) the functions
     that the model may call, if the chat template has a place for them. Options are the fields of `Generation`. `draft`
@@ -99,10 +101,10 @@ def chat(
     other = draft_for(run, draft)
     check_replies(run)
     settings = run.generation.replace(options)
-    if images is not None or sounds is not None:
+    if images is not None or sounds is not None or videos is not None:
         from .reading.beside import with_files
 
-        messages = with_files(run, messages, images, sounds)
+        messages = with_files(run, messages, images, sounds, videos)
     if emit is None:
         return replies(run, [messages], settings, stop=stop, tools=[tools], draft=other)[0][0].text
     pieces: list[str] = []

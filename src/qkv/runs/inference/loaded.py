@@ -29,7 +29,7 @@ from ...io.directories.run_config import Use, check_fit, check_task, start_of, u
 from ...io.hub.generation import Ids
 from ...nn.models.build import AnyModel
 from ...nn.models.dual_encoder import DualEncoder
-from ...nn.models.joint import MediaInputs
+from ...nn.models.joint import MediaInputs, TimedVideo
 from .output import SLOTS, Known, Output
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ..recipes.recipe import Recipe
 
 
-TextMedia = Mapping[str, Sequence[NDArray[np.generic]]]
+TextMedia = Mapping[str, Sequence[NDArray[np.generic] | TimedVideo]]
 """Pictures, sounds … of one text as the model reads them, by the names of their media."""
 
 

@@ -42,7 +42,7 @@ from .loaded import LoadedModel, as_grammar, draft_for
 if TYPE_CHECKING:  # methods import what they need when they are called
     from ...data.tokenizers.chat.messages import Messages, Tools
     from ...generation.grammar.rules import Grammar
-    from ...generation.settings import GenerationOptions, SingleOutputOptions
+    from ...generation.settings import GenerationOptions
     from ...io.directories.save import Format
     from ...io.directories.sentence_transformers import Pooling
     from ...nn.activations import Activations
@@ -56,7 +56,7 @@ if TYPE_CHECKING:  # methods import what they need when they are called
     from .output import Output
     from .predict import Prediction
     from .publish.push import Pushed, PushOptions
-    from .reading.beside import Given
+    from .reading.beside import Given, OptionsWithFiles
     from .score import TextScore
     from .transcribe import Sound, SoundT, Transcript
 
@@ -79,10 +79,8 @@ class Run(LoadedModel):
         *,
         stop: str | Sequence[str] = (),
         draft: LoadedModel | None = None,
-        images: Given = None,
-        sounds: Given = None,
         num_samples: None = None,
-        **options: Unpack[SingleOutputOptions],
+        **options: Unpack[OptionsWithFiles],
     ) -> str: ...
     @overload
     def generate(
@@ -91,10 +89,8 @@ class Run(LoadedModel):
         *,
         stop: str | Sequence[str] = (),
         draft: LoadedModel | None = None,
-        images: Given = None,
-        sounds: Given = None,
         num_samples: None = None,
-        **options: Unpack[SingleOutputOptions],
+        **options: Unpack[OptionsWithFiles],
     ) -> list[str]: ...
     @overload
     def generate(  # type: ignore[overload-overlap]
@@ -103,10 +99,8 @@ class Run(LoadedModel):
         *,
         stop: str | Sequence[str] = (),
         draft: LoadedModel | None = None,
-        images: Given = None,
-        sounds: Given = None,
         num_samples: int,
-        **options: Unpack[SingleOutputOptions],
+        **options: Unpack[OptionsWithFiles],
     ) -> str | list[str]: ...
     @overload
     def generate(
@@ -115,10 +109,8 @@ class Run(LoadedModel):
         *,
         stop: str | Sequence[str] = (),
         draft: LoadedModel | None = None,
-        images: Given = None,
-        sounds: Given = None,
         num_samples: int,
-        **options: Unpack[SingleOutputOptions],
+        **options: Unpack[OptionsWithFiles],
     ) -> list[str] | list[list[str]]: ...
     def generate(
         self,
@@ -128,6 +120,7 @@ class Run(LoadedModel):
         draft: LoadedModel | None = None,
         images: Given = None,
         sounds: Given = None,
+        videos: Given = None,
         **options: Any,
     ) -> str | list[str] | list[list[str]]:
         """Return the output for one text, or a list of outputs for a list of texts.
@@ -135,12 +128,14 @@ class Run(LoadedModel):
         With `num_samples` of more than 1, each output is a list of samples. An encoder–decoder translates; a language model
         continues the text, which is not part of the output. Options are the fields of `Generation`; an output ends before
         the first `stop` string in it. `draft` is a smaller run with the same tokenizer that proposes tokens; other forms of
-        speculation are the option `speculate`. `images` and `sounds` are for runs that read them beside texts: files,
-        pictures of Pillow or arrays in the order of the placeholders, such as `<image>`, in the texts; without placeholders
-        they stand before the texts, one for all or one for each.
+        speculation are the option `speculate`. `images`, `sounds` and `videos` are for runs that read them beside texts:
+        files, pictures of Pillow or arrays in the order of the placeholders, such as `<image>`, in the texts; without
+        placeholders they stand before the texts, one for all or one for each.
         """
         settings = self.settings(**{key: item for key, item in options.items() if (key, item) != ("num_samples", None)})
-        results = self.outputs(several.texts(texts), settings, stop=stop, draft=draft, images=images, sounds=sounds)
+        results = self.outputs(
+            several.texts(texts), settings, stop=stop, draft=draft, images=images, sounds=sounds, videos=videos
+        )
         outputs = [[output.text for output in samples] for samples in results]
         return _one_or_all(texts, outputs if settings.num_samples > 1 else [samples[0] for samples in outputs])
 
@@ -154,9 +149,10 @@ class Run(LoadedModel):
         draft: LoadedModel | None = None,
         images: Given = None,
         sounds: Given = None,
+        videos: Given = None,
     ) -> list[list[Output]]:
         """As `generate`, with tokens, the reason why each output ended and, with `scores`, log-probabilities."""
-        prompts, media = self._read(texts, images, sounds)
+        prompts, media = self._read(texts, images, sounds, videos)
         other = draft_for(self, draft)
         return self.outputs_of(prompts, settings or self.generation, stop=stop, scores=scores, draft=other, media=media)
 
@@ -170,9 +166,10 @@ class Run(LoadedModel):
         draft: LoadedModel | None = None,
         images: Given = None,
         sounds: Given = None,
+        videos: Given = None,
     ) -> Output:
         """Pass one output to `emit` piece by piece, as it is generated, and return it."""
-        (ids,), media = self._read([several.text(prompt, "the prompt")], images, sounds)
+        (ids,), media = self._read([several.text(prompt, "the prompt")], images, sounds, videos)
         other, beside = draft_for(self, draft), media[0] if media else None
         return self.stream_of(ids, settings or self.generation, emit, stop=stop, draft=other, media=beside)
 
@@ -186,12 +183,24 @@ class Run(LoadedModel):
         tools: Tools = None,
         images: Given = None,
         sounds: Given = None,
+        videos: Given = None,
         **options: Unpack[GenerationOptions],
     ) -> str:
         """Return the assistant's reply to a conversation, see `qkv.runs.inference.chat.chat`."""
         from .chat import chat
 
-        return chat(self, messages, emit, stop=stop, draft=draft, tools=tools, images=images, sounds=sounds, **options)
+        return chat(
+            self,
+            messages,
+            emit,
+            stop=stop,
+            draft=draft,
+            tools=tools,
+            images=images,
+            sounds=sounds,
+            videos=videos,
+            **options,
+        )
 
     @overload
     def score(self, texts: str, targets: str | None = None) -> TextScore: ...  # type: ignore[overload-overlap]
@@ -376,13 +385,13 @@ class Run(LoadedModel):
 
     save_pretrained = save  # transformers' name
 
-    def _read(self, texts: Sequence[str], images: Given, sounds: Given) -> tuple[list[list[int]], Sequence[TextMedia]]:
+    def _read(self, texts: Sequence[str], *files: Given) -> tuple[list[list[int]], Sequence[TextMedia]]:
         """The ids of texts, and the media of each if the run reads them beside texts."""
-        if images is None and sounds is None and not self.media:
+        if not self.media and all(some is None for some in files):
             return self._encoded(texts), ()
         from .reading.beside import read
 
-        return read(self, texts, images, sounds)
+        return read(self, texts, *files)
 
     def _encoded(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids that the model reads for each text, with a warning about what it has never seen in them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import NamedTuple, Protocol, Self, runtime_checkable
@@ -15,6 +15,7 @@ from torch import Tensor
 from ...core.spec import brief, counted
 from ...data.batching.numpy_batch import Array
 from ...data.tokenizers.tokenizer import Tokenizer
+from ...nn.models.joint import TimedVideo, Values
 
 Files = Mapping[str, Sequence[object]]
 """Pictures, sounds … by the names of their media: paths, bytes, arrays, Pillow's pictures."""
@@ -31,11 +32,16 @@ class TextWithFiles(str):
         return made
 
 
-class MediaInPlace(NamedTuple):
-    """The numbers of the media that a file becomes, and the ids that stand in its place."""
+Numbers = Array | TimedVideo
+"""What a model reads of one medium."""
 
-    media: list[Array]
+
+class MediaInPlace(NamedTuple):
+    """The numbers of the media that a file becomes, the ids that stand in its place, and what is written before them."""
+
+    media: list[Numbers]
     ids: list[int]
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,7 @@ class Wording:
 
     alone:  what stands before a text without placeholders; by default, the placeholders.
     reads:  further control tokens that such a text may have.
-    around: the text in the place of a file that becomes so many media, in which the placeholder stands once for each; by
+    around: the text in the place of a file that becomes these media, in which the placeholder stands once for each; by
             default, one placeholder for all.
     last:   ids after the last medium.
     end:    the end of the text.
@@ -53,7 +59,7 @@ class Wording:
 
     alone: str = ""
     reads: tuple[str, ...] = ()
-    around: Callable[[int], str] | None = None
+    around: Callable[[Sequence[MediaInPlace]], str] | None = None
     last: tuple[int, ...] = ()
     end: str = ""
     framed: bool = True
@@ -71,6 +77,7 @@ class MediumReader:
     before, after: ids around the vectors of each medium.
     cut:    a file as several media, such as the tiles of a picture, for each of its placeholders; by default, it is one.
     words:  what else stands in texts with such media.
+    medium: the medium of the model that reads the numbers, if it has another name: pictures and videos may be of one.
     """
 
     name: str
@@ -82,6 +89,7 @@ class MediumReader:
     after: tuple[int, ...] = ()
     cut: Callable[[object], list[MediaInPlace]] | None = None
     words: Wording = Wording()
+    medium: str | None = None
 
     def places(self, file: object) -> list[MediaInPlace]:
         """The media of a file. Raises ValueError if it can't be read."""
@@ -93,7 +101,7 @@ class MediumReader:
     def texts(self, found: Sequence[Sequence[MediaInPlace]]) -> list[str] | None:
         """The texts in the places of files with these media; None if each is the placeholder."""
         around = self.words.around
-        return None if around is None else [around(len(places)) for places in found]
+        return None if around is None else [around(places) for places in found]
 
 
 @runtime_checkable
@@ -114,7 +122,7 @@ class PlacedMedia(NamedTuple):
 
     ids: list[int]
     origins: list[int]
-    media: dict[str, list[Array]]
+    media: dict[str, list[Numbers]]
 
 
 Found = Mapping[str, list[list[MediaInPlace]]]
@@ -151,27 +159,30 @@ def spread(ids: Sequence[int], readers: Sequence[MediumReader], found: Found, wh
     places = {reader.name: [place for file in found[reader.name] for place in file] for reader in readers}
     check_counts({reader.marker: list(ids).count(reader.token) for reader in readers}, readers, places, where)
     left, made, origins = {name: deque(some) for name, some in places.items()}, list[int](), list[int]()
+    media: dict[str, list[Numbers]] = {}
     for i, token in enumerate(ids):
         reader = by_token.get(token)
-        span = [token] if reader is None else left[reader.name].popleft().ids
-        if reader is not None and not left[reader.name]:
-            span = [*span, *reader.words.last]
+        if reader is None:
+            span = [token]
+        else:
+            place = left[reader.name].popleft()
+            media.setdefault(reader.medium or reader.name, []).extend(place.media)
+            span = [*place.ids, *(() if left[reader.name] else reader.words.last)]
         made += span
         origins += [i] * len(span)
-    media = {name: [numbers for place in some for numbers in place.media] for name, some in places.items() if some}
     return PlacedMedia(made, origins, media)
 
 
 def asked(
     task: ReadsMedia, texts: Sequence[str], tokenizer: Tokenizer
-) -> tuple[list[list[int]], list[dict[str, list[Array]]]]:
+) -> tuple[list[list[int]], list[dict[str, list[Numbers]]]]:
     """What a task's model reads of questions, with as many placeholders as each medium has vectors, and their media.
 
     Raises ValueError if a text has more or fewer files than placeholders, for a file that can't be read, and for a
     question without room for an answer.
     """
     readers = task.media_readers(tokenizer)
-    rows, found = list[list[int]](), list[dict[str, list[Array]]]()
+    rows, found = list[list[int]](), list[dict[str, list[Numbers]]]()
     for text in texts:
         ids = task.framed(tokenizer.encode(text), tokenizer)
         one = placed(ids, readers, getattr(text, "files", {}), f"the text {brief(text[:60])}")
@@ -200,13 +211,21 @@ def check_counts(
             )
 
 
-def stacked(media: Sequence[Mapping[str, Sequence[Array] | Tensor]]) -> dict[str, Tensor | list[Tensor]]:
+def arrays(numbers: Iterable[Numbers]) -> list[Array]:
+    """The numbers of media that have no times."""
+    return [one for one in numbers if not isinstance(one, TimedVideo)]
+
+
+def stacked(media: Sequence[Mapping[str, Sequence[Numbers] | Tensor]]) -> dict[str, Values]:
     """The media of several texts, one text's after the other's: tensors (N, …), or lists if their sizes differ."""
     names = dict.fromkeys(name for one in media for name in one)
-    return {name: _joined([torch.as_tensor(each) for one in media for each in one.get(name, ())]) for name in names}
+    return {name: _joined([each for one in media for each in one.get(name, ())]) for name in names}
 
 
-def _joined(values: list[Tensor]) -> Tensor | list[Tensor]:
+def _joined(numbers: Sequence[Numbers | Tensor]) -> Values:
+    if any(isinstance(each, TimedVideo) for each in numbers):
+        return [each if isinstance(each, TimedVideo) else torch.as_tensor(each) for each in numbers]
+    values = [torch.as_tensor(each) for each in numbers]
     return torch.stack(values) if len({value.shape for value in values}) == 1 else values
 
 

@@ -234,7 +234,7 @@ def test_older_files_of_qwen_bound_pixels_by_keys_of_their_own(saved: Saved, tmp
     from transformers import Qwen2VLImageProcessorPil
 
     theirs = Qwen2VLImageProcessorPil.from_pretrained(folder)
-    (reader,) = readers_of(qkv.load(folder))
+    reader, _ = readers_of(qkv.load(folder))
     for size in ((3, 5), (20, 20), (40, 31), (1, 150)):
         picture = Image.fromarray(np.random.default_rng(1).integers(0, 256, (*size, 3), np.uint8))
         wanted = theirs(images=[picture], return_tensors="np")

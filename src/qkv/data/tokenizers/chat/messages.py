@@ -26,6 +26,7 @@ ROLES = ("system", "developer", "user", "assistant", "tool")
 PARTS = {
     **dict.fromkeys(("image", "image_url", "input_image"), "image"),
     **dict.fromkeys(("sound", "audio", "input_audio", "audio_url"), "sound"),
+    **dict.fromkeys(("video", "video_url", "input_video"), "video"),
     "series": "series",
 }
 """The media that parts of a content may be, by their `type` in OpenAI's and transformers' forms."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -21,8 +21,8 @@ from ....nn.layers.patches import Patches
 from ....nn.models.joint import Medium, Tower
 from ....nn.models.transformer import TransformerModel
 from ...tasks.captioning.joint import See, question_of
-from ...tasks.media import MediumReader, stacked
-from ..loaded import LoadedModel
+from ...tasks.media import MediumReader, arrays, stacked
+from ..loaded import LoadedModel, TextMedia
 from ..reading.beside import prompts, readers_of
 
 MOST_WRITTEN = 64  # tokens of an answer that is generated to be looked at
@@ -69,17 +69,15 @@ def joint_pass(run: LoadedModel, text: str) -> JointPass:
     return JointPass(lambda: model.hidden(read, media=media or None), ids, output, spans)
 
 
-def _spans(
-    run: LoadedModel, ids: Sequence[int], found: Mapping[str, Sequence[NDArray[np.generic]]]
-) -> Iterator[MediumSpan]:
+def _spans(run: LoadedModel, ids: Sequence[int], found: TextMedia) -> Iterator[MediumSpan]:
     """The media of a sequence whose tokens stand on a grid."""
     for medium, reader in zip(run.media, _by_medium(run), strict=True):
-        at, arrays = 0, found.get(medium.name, ())
-        for number, array in enumerate(arrays, 1):
+        at, several = 0, arrays(found.get(medium.name, ()))
+        for number, array in enumerate(several, 1):
             start, count = ids.index(medium.token, at), reader.tokens(array.shape)
             at, grid = start + count, _grid(medium, array.shape)
             if grid is not None and grid.tokens == count:
-                name = medium.name if len(arrays) == 1 else f"{medium.name} {number}"
+                name = medium.name if len(several) == 1 else f"{medium.name} {number}"
                 yield MediumSpan(name, start, grid, _drawn(medium.name, np.asarray(array, np.float32)))
 
 

@@ -1,4 +1,4 @@
-"""Files beside texts: pictures and sounds that a run reads in the places of placeholders, such as `<image>`."""
+"""Files beside texts: pictures, videos and sounds that a run reads in the places of placeholders, such as `<image>`."""
 
 from __future__ import annotations
 
@@ -9,20 +9,29 @@ from typing import Any
 
 from ....core import several
 from ....core.spec import brief, counted
-from ....data.batching.numpy_batch import Array
 from ....data.readers.jsonl import with_paths
 from ....data.tokenizers.chat.conversations import Places
 from ....data.tokenizers.chat.messages import Messages, Tools, check_messages, files_in, messages_in
 from ....data.tokenizers.pipelines import any_of
 from ....data.tokenizers.tokenizer import Tokenizer
+from ....generation.settings import SingleOutputOptions
+from ....nn.models.joint import Medium
 from ...tasks import media
-from ...tasks.media import Files, MediumReader, PlacedMedia, ReadsMedia, TextWithFiles
+from ...tasks.media import Files, MediumReader, Numbers, PlacedMedia, ReadsMedia, TextWithFiles
 from .. import unknown_words
 from ..loaded import LoadedModel, TextMedia
-from .processors import marker_of, of_directory
+from .processors import marker_of, of_directory, videos_of_directory
 
 Given = Sequence[object] | object | None
-"""Files of one kind: a path, the bytes of a file, an array, a picture of Pillow, or a list of these."""
+"""Files of one kind: a path, the bytes of a file, an array, a picture of Pillow, a pair with a rate, or a list of these."""
+
+
+class OptionsWithFiles(SingleOutputOptions, total=False):
+    """The fields of `Generation` as keyword options, except `num_samples`, and files beside texts."""
+
+    images: Given
+    sounds: Given
+    videos: Given
 
 
 def readers_of(run: LoadedModel) -> tuple[MediumReader, ...]:
@@ -35,24 +44,28 @@ def readers_of(run: LoadedModel) -> tuple[MediumReader, ...]:
         raise ValueError(f"{run.name} reads no pictures or sounds in the places of tokens; leave them out")
     if isinstance(task, ReadsMedia):
         return task.media_readers(run.words)
-    return tuple(of_directory(run, medium) for medium in seen)
+    videos = (videos_of_directory(run, medium) for medium in seen)
+    return (*(of_directory(run, medium) for medium in seen), *(reader for reader in videos if reader is not None))
 
 
-def files_of(images: Given = None, sounds: Given = None) -> dict[str, list[object]]:
+def files_of(images: Given = None, sounds: Given = None, videos: Given = None) -> dict[str, list[object]]:
     """Files by the names of their media; a single one is a list of one."""
-    return {name: _listed(some) for name, some in (("image", images), ("sound", sounds)) if some is not None}
+    given = {"image": images, "sound": sounds, "video": videos}
+    return {name: _listed(some) for name, some in given.items() if some is not None}
 
 
 def _listed(some: Any) -> list[object]:
-    many = isinstance(some, list) or (isinstance(some, tuple) and not (len(some) == 2 and isinstance(some[1], int)))
+    many = isinstance(some, list) or (
+        isinstance(some, tuple) and not (len(some) == 2 and isinstance(some[1], int | float))
+    )
     return list(some) if many else [some]
 
 
 def read(
-    run: LoadedModel, texts: Sequence[str], images: Given = None, sounds: Given = None
+    run: LoadedModel, texts: Sequence[str], images: Given = None, sounds: Given = None, videos: Given = None
 ) -> tuple[list[list[int]], Sequence[TextMedia]]:
     """The ids of texts; and the media of each, if there are files beside the texts or placeholders in them."""
-    if files := files_of(images, sounds):
+    if files := files_of(images, sounds, videos):
         texts = beside(run, several.texts(texts), files)
     if any(isinstance(text, TextWithFiles) for text in texts) or _has_places(run, texts):
         rows, found = prompts(run, texts)
@@ -66,8 +79,14 @@ def read(
 
 def _has_places(run: LoadedModel, texts: Sequence[str]) -> bool:
     """Whether a text has a placeholder of a medium that the run reads."""
-    names = {name for medium in run.media for name in (marker_of(run, medium), run.words.raw.id_to_token(medium.token))}
+    names = {name for medium in run.media for name in _names(run, medium)}
     return any(name in text for name in names if name for text in several.texts(texts))
+
+
+def _names(run: LoadedModel, medium: Medium) -> list[str | None]:
+    """The placeholders of a medium."""
+    ids = [medium.token, *([] if medium.video is None else [medium.video])]
+    return [marker_of(run, medium), *map(run.words.raw.id_to_token, ids)]
 
 
 def beside(run: LoadedModel, texts: Sequence[str], files: Mapping[str, Sequence[object]]) -> list[TextWithFiles]:
@@ -75,7 +94,7 @@ def beside(run: LoadedModel, texts: Sequence[str], files: Mapping[str, Sequence[
     return media.beside(texts, readers_of(run), files)
 
 
-def prompts(run: LoadedModel, texts: Sequence[str]) -> tuple[list[list[int]], list[dict[str, list[Array]]]]:
+def prompts(run: LoadedModel, texts: Sequence[str]) -> tuple[list[list[int]], list[dict[str, list[Numbers]]]]:
     """Return the token ids and the media of each text. A placeholder is repeated once for each vector of its medium.
 
     Raises ValueError if a text has more or fewer files than placeholders, for a file that can't be read, and for a
@@ -101,7 +120,9 @@ def _placed(run: LoadedModel, text: str, readers: Sequence[MediumReader], tokeni
     return media.spread(ids, readers, found, where)
 
 
-def conversation(run: LoadedModel, messages: Messages, tools: Tools = None) -> tuple[list[int], dict[str, list[Array]]]:
+def conversation(
+    run: LoadedModel, messages: Messages, tools: Tools = None
+) -> tuple[list[int], dict[str, list[Numbers]]]:
     """The ids of a conversation up to the model's reply, and the media of its parts.
 
     Raises ValueError for a part that the run doesn't read, and for a file that can't be read.
@@ -147,14 +168,14 @@ def conversation_in(text: str, folder: Path) -> list[dict[str, object]] | None:
 
 
 def with_files(
-    run: LoadedModel, messages: Messages, images: Given = None, sounds: Given = None
+    run: LoadedModel, messages: Messages, images: Given = None, sounds: Given = None, videos: Given = None
 ) -> list[dict[str, object]]:
     """Messages with files: for the parts that have none, such as `{"type": "image"}`, or else in the user's first message,
     as `beside` puts them into a text.
 
     Raises ValueError if files and places differ in number.
     """
-    checked, files = check_messages(messages), files_of(images, sounds)
+    checked, files = check_messages(messages), files_of(images, sounds, videos)
     open_parts = [
         part
         for message in checked

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from ....nn.models.joint import Medium, Tower
 from ....nn.positions.axes import AxialRotary
 from ...tasks.media import MediaInPlace, MediumReader, Wording
 from ..loaded import LoadedModel
+from .videos import TimedProcessor, VideoProcessor, VideosInPlace
 
 FAKE, WHOLE, TILE = "<fake_token_around_image>", "<global-img>", "<row_{}_col_{}>"
 """Tokens of Idefics 3 and SmolVLM: before each tile and around a whole picture, then which of them it is."""
@@ -63,6 +65,14 @@ def of_directory(run: LoadedModel, medium: Medium) -> MediumReader:
     it for another model.
     """
     return KINDS.get(_kind(run), _plain)(_seen(run, medium))
+
+
+def videos_of_directory(run: LoadedModel, medium: Medium) -> MediumReader | None:
+    """Videos as the processor of a directory reads them, among the pictures of a medium; None for other models.
+
+    Raises ValueError for settings that are not valid, or of another model.
+    """
+    return None if medium.video is None or _kind(run) not in VIDEOS else _videos(_seen(run, medium))
 
 
 def marker_of(run: LoadedModel, medium: Medium) -> str | None:
@@ -199,7 +209,7 @@ def _gemma3(seen: _Seen) -> MediumReader:
         pixels, where = given.picture(file, processor.color), given.name_of(file, "picture")
         return [place(one, where) for one in (pixels, *(() if scan is None else scan.pieces(pixels)))]
 
-    words = Wording(around=lambda count: pieces_in_words(count, f"\n\n{begin}\n\n"))
+    words = Wording(around=lambda places: pieces_in_words(len(places), f"\n\n{begin}\n\n"))
     return MediumReader("image", begin, first, _numbers(processor), tokens_of, cut=cut, words=words)
 
 
@@ -245,6 +255,15 @@ def squares_in_words(rows: int, columns: int, square: str) -> str:
 
 def _qwen(seen: _Seen) -> MediumReader:
     """Pictures near to their own size, between tokens that begin and end them, which the text has."""
+    _check_patches(seen, seen.config, seen.where)
+    around = ("<|vision_start|>", "<|vision_end|>")
+    there = all(seen.run.words.raw.token_to_id(name) is not None for name in around)
+    alone = f"{around[0]}{seen.marker}{around[1]}" if there else ""
+    return _in_one_size(seen, Wording(alone=alone, reads=around))
+
+
+def _check_patches(seen: _Seen, config: Mapping[str, Any], where: object) -> None:
+    """Raise ValueError if a file has other patches than the model."""
     patches = seen.tower.stack.embedding
     assert isinstance(patches, Patches)
     for key, usual, reads in (
@@ -252,16 +271,43 @@ def _qwen(seen: _Seen) -> MediumReader:
         ("merge_size", 2, seen.tower.projector.shuffle),
         ("temporal_patch_size", 2, seen.tower.frames),
     ):
-        said = seen.config.get(key) or usual
+        said = config.get(key) or usual
         if said != reads:
             raise ValueError(
-                f"{seen.where} has a {key} of {brief(said)}, and the model one of {reads}; put the file of this model there"
+                f"{where} has a {key} of {brief(said)}, and the model one of {reads}; put the file of this model there"
             )
-    around = ("<|vision_start|>", "<|vision_end|>")
-    there = all(seen.run.words.raw.token_to_id(name) is not None for name in around)
-    alone = f"{around[0]}{seen.marker}{around[1]}" if there else ""
-    return _in_one_size(seen, Wording(alone=alone, reads=around))
 
+
+def _videos(seen: _Seen) -> MediumReader | None:
+    """Videos in the places of their placeholder, by the model of pictures."""
+    kind, token = _kind(seen.run), seen.medium.video
+    marker = None if token is None else seen.run.words.raw.id_to_token(token)
+    if kind not in VIDEOS or token is None or marker is None or seen.run.path is None:
+        return None
+    places = VideosInPlace(VIDEOS[kind].of(seen.run.path), token, seconds=kind == "qwen2_5_vl")
+    _check_patches(seen, places.processor.config, places.processor.where)
+    alone = marker.join(places.around)
+    words = Wording(
+        alone=alone, reads=places.around, around=partial(places.words, marker) if places.processor.times else None
+    )
+    return MediumReader(
+        "video",
+        marker,
+        token,
+        lambda file: places.processor.numbers(places.processor.read(file).pictures).numpy(),
+        seen.medium.tokens_of,
+        cut=places.cut,
+        words=words,
+        medium=seen.medium.name,
+    )
+
+
+VIDEOS: Mapping[str, type[VideoProcessor]] = {
+    "qwen2_vl": VideoProcessor,
+    "qwen2_5_vl": VideoProcessor,
+    "qwen3_vl": TimedProcessor,
+}
+"""Processors of videos, by the model type of a directory."""
 
 KINDS: Mapping[str, Callable[[_Seen], MediumReader]] = {
     "paligemma": _paligemma,

@@ -22,7 +22,7 @@ from ....data.tokenizers.tokenizer import Tokenizer
 from ....nn.layers.embedding import Input
 from ....nn.layers.patches import Patches
 from ....nn.models.joint import Joint, Medium, Tower
-from ..media import MediumReader, TextWithFiles, asked
+from ..media import MediumReader, TextWithFiles, arrays, asked
 from ..pictures import with_channels
 from ..prediction import Prediction, TrainedModel, parts_of
 from ..prediction_batches import in_parts
@@ -147,7 +147,7 @@ def predict(task: See, trained: TrainedModel, lines: Sequence[str], **_: Any) ->
     for part in in_parts(lines):
         questions = [question_of(line) for line in part]
         prompts, media = asked(task, questions, tokenizer)
-        pictures = torch.from_numpy(np.stack([one[NAME][0] for one in media])).to(trained.model.device)
+        pictures = torch.from_numpy(np.stack(arrays(one[NAME][0] for one in media))).to(trained.model.device)
         texts = task.written(trained.model, pictures, prompts, tokenizer)
         for line, question, text in zip(part, questions, texts, strict=True):
             shown = text if isinstance(line, TextWithFiles) else f"{parts_of(line)[0]}: {text}"

@@ -23,7 +23,7 @@ from ....data.tokenizers.tokenizer import Tokenizer
 from ....nn.layers.embedding import Input
 from ....nn.layers.patches import Patches
 from ....nn.models.joint import Joint, MediaInputs, Medium, Tower
-from ..media import MediumReader, asked, placed, stacked
+from ..media import MediumReader, arrays, asked, placed, stacked
 from ..prediction import Prediction, TrainedModel
 from ..prediction_batches import in_parts
 from .baseline import ridge_by_rule
@@ -152,7 +152,7 @@ class Omni(Task, kind="omni"):
         prompt = next(i for i, origin in enumerate(made.origins) if origin >= read.prompt)
         about = {"where": where, "prompt": prompt, "answer": read.answer, "question": example.get("question", "")}
         about |= {"kinds": tuple(name for name in self.media if made.media.get(name)), "files": dict(read.files)}
-        media = {name: np.stack(found) for name, found in made.media.items()}
+        media = {name: np.stack(arrays(found)) for name, found in made.media.items()}
         whole = np.array(made.ids[:-1], np.int64)
         return Item({"ids": whole}, np.array(labels[1:], np.int64), example=about, media=media)
 
