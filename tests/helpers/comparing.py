@@ -53,6 +53,20 @@ def save_siglip(folder: Path, model: Path) -> tuple[Any, Any]:
     )
 
 
+def save_siglip2(folder: Path, model: Path) -> tuple[Any, Any, Any]:
+    """As `save_siglip`, of SigLIP 2 for pictures of any shape; their model, and their processors of pictures and texts."""
+    from transformers import Siglip2Config, Siglip2ImageProcessorPil, Siglip2Model, SiglipTokenizer
+
+    tokenizer = SiglipTokenizer(str(model), model_max_length=12)
+    images = Siglip2ImageProcessorPil(patch_size=4, max_num_patches=21)
+    text = {"hidden_size": 16, "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 4}
+    text |= {"vocab_size": len(tokenizer), "max_position_embeddings": 12, "eos_token_id": 1, "bos_token_id": 1}
+    vision = {"hidden_size": 16, "intermediate_size": 12, "num_hidden_layers": 2, "num_attention_heads": 2}
+    vision |= {"num_patches": 9, "patch_size": 4}
+    theirs = _saved(Siglip2Model(Siglip2Config(text_config=text, vision_config=vision)), folder)
+    return theirs, _beside(images, folder), _beside(tokenizer, folder)
+
+
 def _saved(model: Any, folder: Path) -> Any:
     torch.manual_seed(0)
     with torch.no_grad():

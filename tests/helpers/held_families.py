@@ -26,6 +26,7 @@ OTHERS = {
     "test_two_towers.py": (
         *("clip", "clip_text_model", "clip_vision_model"),
         *("siglip", "siglip_text_model", "siglip_vision_model"),
+        *("siglip2", "siglip2_text_model", "siglip2_vision_model"),
     ),
 }
 HEADER = '''"""The version of transformers to which each family was last held.

@@ -62,6 +62,7 @@ SMALL: dict[str, Any] = {
     "label2id": {"a": 0, "b": 1, "c": 2},
     "num_labels": 3,
     "num_detection_tokens": 5,
+    "num_patches": 16,
 }
 _OF_QWEN = {
     "depth": 2,
@@ -126,8 +127,10 @@ def base(name: str, rope: dict[str, Any] | None = None) -> dict[str, Any]:
         config.setdefault(key, SMALL[key])
     if name in ("clip_vision_model", "siglip_vision_model"):
         config["image_size"] = 32
-    if name in ("clip", "siglip"):
+    if name in ("clip", "siglip", "siglip2"):
         config["text_config"] |= {"eos_token_id": 3} if name == "clip" else {"projection_size": 8}
+    if name == "siglip2":
+        del config["vision_config"]["image_size"]
     if name in ("paligemma", "gemma3", *QWEN_VISION):
         config["text_config"] |= {"num_key_value_heads": 1} | ({} if "qwen2" in name else {"head_dim": 8})
         config |= {"paligemma": {"projection_dim": 16}, "gemma3": {"mm_tokens_per_image": 4}}.get(name, {})

@@ -199,3 +199,26 @@ def test_old_files_of_clip_mean_the_shorter_side() -> None:
     kind = {"feature_extractor_type": "CLIPFeatureExtractor", "size": 24, "crop_size": 20}
     made = _read(kind, 3)
     assert made.size == 24 and made.crop == (20, 20) and made.filter == "bicubic" and made.mean[0] == 0.48145466
+
+
+def test_pictures_fill_patches_as_in_transformers(tmp_path: Path) -> None:
+    """SigLIP 2: the largest size of at most so many patches, to the last bit."""
+    from transformers import Siglip2ImageProcessorPil
+
+    theirs = Siglip2ImageProcessorPil(patch_size=4, max_num_patches=37, resample=3, image_mean=[0.1, 0.2, 0.3])
+    theirs.save_pretrained(tmp_path)
+    ours = Preprocessor.of(tmp_path, TOWER)
+    for shape in (*SHAPES, (1, 500)):
+        pixels = np.random.default_rng(0).integers(0, 256, (*shape, 3), np.uint8)
+        expected = theirs(Image.fromarray(pixels), return_tensors="np")
+        found, (rows, columns) = ours.numbers(pixels.transpose(2, 0, 1)), expected["spatial_shapes"][0]
+        assert found.shape == (3, 4 * rows, 4 * columns)
+        patches = found.reshape(3, rows, 4, columns, 4).transpose(1, 3, 2, 4, 0).reshape(rows * columns, -1)
+        assert np.array_equal(patches, expected["pixel_values"][0][: rows * columns]), shape
+    for changes, said in (
+        ({"max_num_patches": 0}, "max_num_patches is a whole number"),
+        ({"do_resize": False}, "whole patches"),
+    ):
+        (tmp_path / "preprocessor_config.json").write_text(json.dumps({**theirs.to_dict(), **changes}))
+        with pytest.raises(ValueError, match=said):
+            Preprocessor.of(tmp_path, TOWER)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from comparing import save_clip, save_siglip
+from comparing import save_clip, save_siglip, save_siglip2
 from PIL import Image
 from safetensors.torch import load_file
 from small_recipes import FEW, prepared
@@ -77,6 +77,21 @@ def test_vectors_and_classes_are_those_of_transformers(both: tuple[str, Path, An
     (nearest,) = run.predict([TEXTS[0]], among=files, top=2)
     best = (out.image_embeds @ out.text_embeds[0]).topk(2)
     assert [name for name, _ in nearest.value] == [files[i] for i in best.indices.tolist()]
+
+
+@pytest.mark.slow
+def test_pictures_of_any_shape_are_read_by_siglip_2_as_in_transformers(tmp_path: Path) -> None:
+    theirs, images, tokenizer = save_siglip2(tmp_path / "model", SENTENCES)
+    run, files = qkv.load(tmp_path / "model"), [file for file in pictures(tmp_path) if "2.png" not in file]
+    tokens = tokenizer(TEXTS, padding="max_length", truncation=True, return_tensors="pt")
+    pixels = images([Image.open(file).convert("RGB") for file in files], return_tensors="pt")
+    with torch.no_grad():
+        out = theirs(input_ids=tokens["input_ids"], **pixels)
+    assert len(pixels["spatial_shapes"].unique(dim=0)) == 3
+    torch.testing.assert_close(torch.stack(run.embed(images=files)), out.image_embeds, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(torch.stack(run.embed(TEXTS)), out.text_embeds, rtol=1e-5, atol=1e-6)
+    again = qkv.load(run.save(tmp_path / "saved", "hub"))
+    torch.testing.assert_close(torch.stack(again.embed(images=files)), out.image_embeds, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.slow

@@ -28,6 +28,7 @@ _CLIP = {
 USUAL: dict[str, dict[str, Any]] = {
     "ViT": {"size": {"height": 224, "width": 224}, "resample": 2, **_HALF},
     "DeiT": {"size": {"height": 256, "width": 256}, "resample": 3},
+    "Siglip2": {"max_num_patches": 256, "patch_size": 16, "resample": 2, **_HALF},
     "Siglip": {"size": {"height": 224, "width": 224}, "resample": 3, **_HALF},
     "Gemma3": {"size": {"height": 224, "width": 224}, "resample": 2, **_HALF},
     "CLIP": {
@@ -91,6 +92,28 @@ class Near:
 
 
 @dataclass(frozen=True)
+class Filling:
+    """The largest size with at most `most` patches of `side` × `side` pixels whose ratio is nearly a picture's (SigLIP 2,
+    Tschannen et al. 2025): the sides times a factor up to 100, rounded up to whole patches."""
+
+    side: int
+    most: int
+
+    def of(self, shape: tuple[int, ...]) -> Size:
+        least, most = 1e-6, 100.0
+        while most - least >= 1e-5:
+            factor = (least + most) / 2
+            height, width = self._patches(shape, factor)
+            least, most = (factor, most) if height * width <= self.most else (least, factor)
+        height, width = self._patches(shape, least)
+        return height * self.side, width * self.side
+
+    def _patches(self, shape: tuple[int, ...], factor: float) -> Size:
+        height, width = (max(math.ceil(length * factor / self.side), 1) for length in shape)
+        return height, width
+
+
+@dataclass(frozen=True)
 class Preprocessor:
     """A picture in the model's size, normalized: (x · factor − mean) / std, each number computed as transformers does.
 
@@ -100,7 +123,7 @@ class Preprocessor:
     """
 
     color: Color
-    size: Size | int | Within | Near | None
+    size: Size | int | Within | Near | Filling | None
     crop: Size | None
     filter: Filter
     mean: tuple[float, ...]
@@ -200,6 +223,9 @@ def keep(folder: Path, target: Path, settings: Mapping[str, Any]) -> None:
         config, _ = config_of(folder)
     except ValueError:
         return
+    if str(config.get("image_processor_type", "")).startswith("Siglip2"):
+        write_json(target / FILE, config)  # it reads any shape, also that of training
+        return
     drawn = dict(settings)
     if any(config.get(key) for key in ("do_pad", "max_size")):
         drawn |= {"do_pad": False, "max_size": None}
@@ -244,11 +270,13 @@ def _channels(value: Any, channels: int) -> tuple[float, ...]:
     return (float(value),) * channels if isinstance(value, int | float) else tuple(map(float, value))
 
 
-def _sizes(config: Mapping[str, Any], kind: str) -> tuple[Size | int | Within | Near | None, Size | None]:
+def _sizes(config: Mapping[str, Any], kind: str) -> tuple[Size | int | Within | Near | Filling | None, Size | None]:
     """The size that pictures are resized to, and the center crop."""
     resizes = config.get("do_resize", True)
     if kind.startswith("Qwen2VL"):
         return _near(config), None
+    if kind.startswith("Siglip2"):
+        return _filling(config), None
     if resizes and (within := _within(config, kind)) is not None:
         return within, None
     size = _size(config["size"], not kind.startswith(_SHORTEST)) if resizes else None
@@ -280,6 +308,17 @@ def _near(config: Mapping[str, Any]) -> Near:
     return Near(side, least, most)
 
 
+def _filling(config: Mapping[str, Any]) -> Filling:
+    """The patches that a picture is resized to, for SigLIP 2."""
+    if not config.get("do_resize", True):
+        raise ValueError("do_resize is false, and pictures are read in whole patches")
+    side, most = config["patch_size"], config["max_num_patches"]
+    for key, number in (("patch_size", side), ("max_num_patches", most)):
+        if type(number) is not int or number < 1:
+            raise ValueError(f"{key} is a whole number from 1 on, not {brief(number)}")
+    return Filling(side, most)
+
+
 def _within(config: Mapping[str, Any], kind: str) -> Within | None:
     """Bounds of both sides, if the configuration has them. Older files give them as two numbers."""
     size = config["size"]
@@ -301,14 +340,14 @@ def _size(sides: Any, square: bool) -> Size | int:
     return (int(sides), int(sides)) if square else int(sides)
 
 
-def _size_of(shape: tuple[int, ...], wanted: Size | int | Within | Near | None) -> Size:
+def _size_of(shape: tuple[int, ...], wanted: Size | int | Within | Near | Filling | None) -> Size:
     """The size that a picture of this height and width is resized to."""
     height, width = shape
     if wanted is None:
         return height, width
     if isinstance(wanted, tuple):
         return wanted
-    if isinstance(wanted, Within | Near):
+    if isinstance(wanted, Within | Near | Filling):
         return wanted.of(shape)
     longer = int(wanted * max(shape) / min(shape))
     return (longer, wanted) if width <= height else (wanted, longer)

@@ -90,9 +90,13 @@ MODULES: dict[str, tuple[str, ...]] = {
     "speech_encoder": (),
     "clip": ("clip", "clip_text_model", "clip_vision_model"),
     "siglip": ("siglip", "siglip_text_model", "siglip_vision_model"),
+    "siglip2": ("siglip2", "siglip2_text_model", "siglip2_vision_model"),
 }
-DUAL_ENCODERS = ("clip", "siglip")
-TOWERS = ("clip_text_model", "clip_vision_model", "siglip_text_model", "siglip_vision_model")
+DUAL_ENCODERS = ("clip", "siglip", "siglip2")
+TOWERS = (
+    *("clip_text_model", "clip_vision_model", "siglip_text_model", "siglip_vision_model"),
+    *("siglip2_text_model", "siglip2_vision_model"),
+)
 PROTEINS = ("esm",)
 # fmt: on
 """The modules of this package that define models, each with its model types on the Hub; a new family is added here.

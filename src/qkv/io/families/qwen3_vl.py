@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import isqrt
 from typing import Any
 
 from ...core.spec import brief
@@ -30,8 +29,9 @@ from .parts import READER, Part, text_of
 from .qwen3 import FAMILY as QWEN3
 from .qwen3 import QK_NORM
 from .qwen_vl import BLOCK, FRAMES, MERGE, TOWER, Channels, InVision, Sections, VisionRope
+from .vit import SideOfSquare
 
-DEEP, PLACES = "deepstack_visual_indexes", "num_position_embeddings"
+DEEP = "deepstack_visual_indexes"
 _NORM = LayerNorm(eps=1e-6)
 
 # -- the tower -----------------------------------------------------------------------------------------------------------
@@ -69,26 +69,6 @@ def qwen3_vision(
     )
 
 
-@dataclass(frozen=True)
-class Side:
-    """The field `side`: of the square of learned positions."""
-
-    size: str = "side"
-
-    @property
-    def keys(self) -> Mapping[str, Any]:
-        return {PLACES: 2304}
-
-    def read(self, config: Config) -> int:
-        side = isqrt(max(config[PLACES], 0))
-        if side < 1 or side**2 != config[PLACES]:
-            raise ValueError(f"{PLACES} is {brief(config[PLACES])}, and positions fill a square; give a square number")
-        return side
-
-    def write(self, value: int, sizes: Mapping[str, Any]) -> dict[str, Any]:
-        return {PLACES: value**2}
-
-
 def _side_of(spec: Transformer) -> int:
     side: int = at(spec, "encoder.embedding").grid.rows
     return side
@@ -101,7 +81,7 @@ VISION = Family(
     fields=(
         Channels(),
         Key("patch_size", "patch", 16),
-        Side(),
+        SideOfSquare("num_position_embeddings", "side", 2304),
         Key("hidden_size", "d_model", 1152),
         Key("depth", "n_layers", 27),
         Key("num_heads", "n_heads", 16),

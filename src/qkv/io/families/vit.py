@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isqrt
 from typing import Any
 
 from ...core.spec import brief
@@ -79,6 +80,29 @@ HUGE: dict[str, Any] = {"patch": (14, 14), "d_model": 1280, "n_layers": 32, "n_h
 SIZES: dict[str, dict[str, Any]] = {"vit-base-16": {}, "vit-large-16": LARGE, "vit-huge-14": HUGE}
 
 # -- configuration keys ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SideOfSquare:
+    """The side of a square, of whose places the key gives the number."""
+
+    key: str
+    size: str
+    default: int
+
+    @property
+    def keys(self) -> Mapping[str, Any]:
+        return {self.key: self.default}
+
+    def read(self, config: Config) -> int:
+        count = config[self.key]
+        side = isqrt(max(count, 0))
+        if side < 1 or side**2 != count:
+            raise ValueError(f"{self.key} is {brief(count)}, and positions fill a square; give a square number")
+        return side
+
+    def write(self, value: int, sizes: Mapping[str, Any]) -> dict[str, Any]:
+        return {self.key: value**2}
 
 
 @dataclass(frozen=True)

@@ -132,6 +132,19 @@ class Shaped(TensorTransform):
         return [tuple(math.prod(shape) // known if n < 0 else n for n in self.theirs) for shape in ours]
 
 
+@dataclass(frozen=True)
+class PixelsLast(TensorTransform):
+    """Their rows of flattened patches have the `channels` of a pixel side by side, ours each channel as a whole."""
+
+    channels: int
+
+    def to_ours(self, theirs: Tensors, shapes: Sequence[Shape]) -> Tensors:
+        return [t.unflatten(1, (-1, self.channels)).mT.flatten(1) for t in theirs]
+
+    def to_theirs(self, ours: Tensors) -> Tensors:
+        return [t.unflatten(1, (self.channels, -1)).mT.flatten(1) for t in ours]
+
+
 @dataclass(frozen=True, init=False)
 class TransformChain(TensorTransform):
     """Several transforms, in the order in which theirs become ours."""

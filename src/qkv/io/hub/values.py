@@ -232,7 +232,7 @@ KINDS: dict[str, ValueKind] = {
     **_each(Maybe(WIDTH), "projection_dim", "projection_size"),
     **_each(Real(-100, 100, below=True), "logit_scale_init_value"),
     **_each(Whole(0, 1 << 26), "image_token_id", "image_token_index", "video_token_id"),
-    "mm_tokens_per_image": Whole(1, 1 << 20),
+    **_each(Whole(1, 1 << 20), "mm_tokens_per_image", "num_patches"),
     **_each(Whole(1, 64), "scale_factor"),
     **_each(Maybe(ObjectKind(most=LABELS)), "id2label", "label2id"),
     **_each(StringKind(), "activation", "afn", "activation_function", "hidden_act", "hidden_activation"),

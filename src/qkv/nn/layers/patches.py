@@ -256,8 +256,8 @@ class GridPosition(Position, kind="grid"):
 
     Fixed vectors are [sin cx, cos cx, sin ry, cos ry] for row r and column c with rates base^(−4i/d), and 0 for tokens that
     are not patches. For images of another size the table is resized by `interpolation`, except for tokens that are not
-    patches. With `align_corners` the corners of the resized table are those of the table (Qwen3-VL). The fixed table is
-    saved with the weights, as by its authors.
+    patches. With `align_corners` the corners of the resized table are those of the table (Qwen3-VL), and `antialias`
+    smooths a table that is made smaller (SigLIP 2). The fixed table is saved with the weights, as by its authors.
 
     `between`: every further block has its own table, which is added to the output of the block before it (YOLOS, Fang et
     al. 2021).
@@ -266,6 +266,7 @@ class GridPosition(Position, kind="grid"):
     table: Literal["learned", "sinusoidal"] = "learned"
     interpolation: Literal["bicubic", "bilinear"] = "bicubic"
     align_corners: bool = False
+    antialias: bool = False
     base: float = Field(default=10000.0, gt=1)
     between: bool = False
 
@@ -296,7 +297,7 @@ class GridEmbedding(PositionModule):
 
     def __init__(self, spec: GridPosition, grid: Grid, d_model: int) -> None:
         super().__init__()
-        self.grid, self.interpolation, self.align_corners = grid, spec.interpolation, spec.align_corners
+        self.grid, self.spec = grid, spec
         if spec.table == "learned":
             self.weight = nn.Parameter(torch.empty(grid.tokens, d_model))
         else:
@@ -318,7 +319,8 @@ class GridEmbedding(PositionModule):
         exact = torch.promote_types(patches.dtype, torch.float32)
         picture = patches.unflatten(0, (self.grid.rows, self.grid.columns)).movedim(-1, 0)[None].to(exact)
         size = (grid.rows, grid.columns)
-        picture = F.interpolate(picture, size=size, mode=self.interpolation, align_corners=self.align_corners)
+        options = {"align_corners": self.spec.align_corners, "antialias": self.spec.antialias}
+        picture = F.interpolate(picture, size=size, mode=self.spec.interpolation, **options)
         return torch.cat([before, picture[0].flatten(1).T.to(patches.dtype), after])
 
 

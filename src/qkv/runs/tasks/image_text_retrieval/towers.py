@@ -43,8 +43,13 @@ class Towers:
         """The vectors of picture files, on the CPU in fp32. Raises ValueError if one can't be read."""
         parts = []
         for start in range(0, len(paths), _PICTURES):
-            pixels = torch.from_numpy(np.stack([self.picture(path) for path in paths[start : start + _PICTURES]]))
-            parts.append(self.model.encode_image(pixels.to(self.model.device)).float().cpu())
+            pictures = [self.picture(path) for path in paths[start : start + _PICTURES]]
+            made: dict[int, Tensor] = {}
+            for shape in {one.shape for one in pictures}:
+                rows = [i for i, one in enumerate(pictures) if one.shape == shape]
+                pixels = torch.from_numpy(np.stack([pictures[i] for i in rows])).to(self.model.device)
+                made |= zip(rows, self.model.encode_image(pixels).float().cpu(), strict=True)
+            parts.append(torch.stack([made[i] for i in range(len(pictures))]))
         return self._joined(parts, normalize)
 
     @torch.inference_mode()
