@@ -170,9 +170,11 @@ class Asked:
 
 def _names_a_file(text: str) -> bool:
     """Whether a text is a single word that ends like the name of a data file, such as in.csv or in.xlsx."""
+    if any(map(str.isspace, text)) or not 0 < len(text) < 256:
+        return False
     from ..runs.inference.tables.read import names_a_file
 
-    return not any(map(str.isspace, text)) and 0 < len(text) < 256 and names_a_file(Path(text))
+    return names_a_file(Path(text))
 
 
 def asked(
@@ -187,6 +189,9 @@ def asked(
 
     Raises ValueError for options that don't fit, and before anything is computed if `out` can't be written.
     """
+    existing = [path for text in texts or () if (path := existing_path(text)) is not None]
+    if not (existing or out or columns or overwrite or any(map(_names_a_file, texts or ()))):
+        return Asked(texts)  # without importing what reads tables
     from ..core.spec import brief
     from ..runs.inference.loaded import has_towers
     from ..runs.inference.tables import read as tables
@@ -194,7 +199,6 @@ def asked(
     from ..runs.inference.tables.write import check_columns, check_output
 
     towers = has_towers(run)
-    existing = [path for text in texts or () if (path := existing_path(text)) is not None]
     if missing := [text for text in texts or () if existing_path(text) is None and _names_a_file(text)]:
         raise ValueError(
             f"there is no file {brief(missing[0])}; correct the name, or give a text of this form on standard input"
