@@ -4,6 +4,8 @@ The model is a directory in the Hub's format with random weights and a byte-leve
 here on first use. Each reading is a separate process, `qkv generate DIR TEXT --max-new-tokens 1`, with its files in
 the system's cache, from its start to the first byte that it prints. Processes that import PyTorch and print take turns
 with it.
+
+`--train RECIPE …` prints the seconds and CPU seconds from `qkv train RECIPE` to its first step instead, and keeps nothing.
 """
 
 from __future__ import annotations
@@ -14,11 +16,13 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import psutil
 from safetensors.torch import load_file, save_file
 
 from . import machine
@@ -37,7 +41,11 @@ def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench start", description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--quick", action="store_true", help="a tiny model, one round, nothing kept")
+    parser.add_argument("--train", nargs="+", metavar="RECIPE", help="time trainings to their first step")
     given = parser.parse_args(words)
+    if given.train:
+        print(steps_table({recipe: [first_step(recipe) for _ in range(given.rounds)] for recipe in given.train}))
+        return 0
     folder = directory(given.quick)
     commands = {
         TORCH: [sys.executable, "-c", "import torch; print(1)"],
@@ -76,6 +84,31 @@ def until_output(command: list[str]) -> float:
     if process.returncode:
         raise SystemExit(f"{command} ended with status {process.returncode}")
     return seconds
+
+
+def first_step(recipe: str) -> tuple[float, float]:
+    """Seconds, and CPU seconds of the process, from the start of `qkv train` to the line that it prints at step 1."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = ["training.log_every=1", "--device", "cpu", "--out", str(Path(folder) / "run")]
+        command = [sys.executable, "-m", "qkv", "train", recipe, *settings]
+        begin = time.perf_counter()
+        with subprocess.Popen(command, stdout=subprocess.PIPE, env=_environment(), text=True) as process:
+            assert process.stdout is not None
+            said = next((line for line in process.stdout if line.startswith("step 1 ")), "")
+            seconds, used = time.perf_counter() - begin, psutil.Process(process.pid).cpu_times()
+            process.kill()
+        if not said:
+            raise SystemExit(f"{command} ended before its first step")
+    return seconds, used.user + used.system + used.children_user + used.children_system
+
+
+def steps_table(times: dict[str, list[tuple[float, float]]]) -> str:
+    """The table in Markdown: the smallest readings of each recipe, because other programs only add to them."""
+    rows = [
+        f"| {recipe} | {min(s for s, _ in each):.2f} | {min(c for _, c in each):.2f} |"
+        for recipe, each in times.items()
+    ]
+    return "\n".join(["| `qkv train` to step 1 | s | CPU s |", "|---|---:|---:|", *rows])
 
 
 def _environment() -> dict[str, str]:

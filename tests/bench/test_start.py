@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from bench.start import TORCH, _as_others_write_it, table, until_output
+from bench.start import TORCH, _as_others_write_it, steps_table, table, until_output
 from safetensors import safe_open
 
 import qkv
@@ -34,3 +34,7 @@ def test_the_table_says_what_is_reached() -> None:
     versions = {"python": "3", "torch": "2"}
     text = table({**result, "versions": versions, "rounds": 3, "rows": rows, "over_torch": [0.9, 0.5, 0.7]})
     assert "| `qkv generate`, one token | 1.80 | ≤ 2.0: reached |" in text and "0.70 | ≤ 0.5: **not reached** |" in text
+
+
+def test_the_table_of_first_steps_has_the_smallest_readings() -> None:
+    assert steps_table({"reverse": [(4.0, 3.5), (3.0, 3.75)]}).splitlines()[-1] == "| reverse | 3.00 | 3.50 |"
