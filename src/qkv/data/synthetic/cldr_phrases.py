@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from random import Random
 from typing import Any, Literal, get_args
 
@@ -194,13 +195,14 @@ def _draw_number(random: Random, digits: int, decimals: int) -> Decimal:
 
 def _plural_samples(language: str, candidates: list[Decimal]) -> list[Decimal]:
     """The first two numbers for every pair of plural categories, English and the language's."""
-    english, other = open_locale("en").plural_form, open_locale(language).plural_form
+    english, other = plural_rule(open_locale("en")), plural_rule(open_locale(language))
     groups: dict[tuple[str, str], list[Decimal]] = {}
     for n in candidates:
         groups.setdefault((english(n), other(n)), []).append(n)
     return [n for group in groups.values() for n in group[:2]]
 
 
+@lru_cache(maxsize=64)
 def _amounts(language: str) -> list[Decimal]:
     return _plural_samples(language, [Decimal(n) for n in range(1, 1000)] + [Decimal(n) / 10 for n in range(1, 100)])
 

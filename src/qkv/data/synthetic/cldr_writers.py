@@ -126,6 +126,7 @@ def number_writer(babel: Callable[[Decimal], str]) -> Callable[[Decimal], str]:
     return write
 
 
+@lru_cache(maxsize=64)
 def plural_rule(locale: Locale) -> Callable[[Any], str]:
     """The plural category of numbers in a locale, of which fractions don't end in zeros."""
     return lru_cache(maxsize=8192)(locale.plural_form)
@@ -166,6 +167,7 @@ def compact_writer(length: Literal["short", "long"], locale: Locale) -> Callable
     format_type=length, locale=locale, fraction_digits=1)`."""
     formats, plural = locale.compact_decimal_formats[length], plural_rule(locale)
     magnitudes = sorted(map(int, formats["other"]), reverse=True)
+    reached = Memo[int](lambda power: next((m for m in magnitudes if m <= 10**power), 0))
 
     def unit(magnitude: int) -> int:
         """What is counted from this magnitude on: thousands from 1,000 and from 10,000; 0 if numbers are written out."""
@@ -182,7 +184,7 @@ def compact_writer(length: Literal["short", "long"], locale: Locale) -> Callable
     counts, writers = Memo(unit), Memo(writer)
 
     def write(number: Decimal) -> str:
-        magnitude = next((m for m in magnitudes if number >= m), 0)
+        magnitude = reached[number.adjusted()]  # they are powers of ten
         if not magnitude or not counts[magnitude]:
             return numbers.format_compact_decimal(number, format_type=length, locale=locale, fraction_digits=1)
         counted = number / counts[magnitude]
