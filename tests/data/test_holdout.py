@@ -70,3 +70,28 @@ def test_too_little_data_are_an_error() -> None:
         Translations(n=0).table("test")
     with pytest.raises(ValueError, match=r"too few to hold out some for validation and test, so give data for these"):
         Translations(n=0).table("train")
+
+
+class Judged(HoldOutSource, kind="held-out-judged"):
+    """Texts with two labels each, and questions with the same text and other choices."""
+
+    field: str = "label"
+
+    def gives(self, split: Split) -> bool:
+        return split == "train"
+
+    def open(self, split: Split) -> Table:
+        return [{"text": f"text {i // 2}", self.field: f"{i % 2}"} for i in range(800)]
+
+    def stamp(self) -> tuple[object, ...]:
+        return "the texts", self.field
+
+
+@pytest.mark.parametrize("field", ["label", "score", "choices", "answer", "tags"])
+def test_a_text_is_held_out_with_all_its_labels(field: str) -> None:
+    source = Judged(field=field)
+    held = [example for split in ("validation", "test") for example in source.examples(split, shuffle=False)]
+    train = list(source.examples("train", shuffle=False))
+    assert len(held) + len(train) == 800 and len(held) == 2 * len({example["text"] for example in held})
+    assert not {example["text"] for example in held} & {example["text"] for example in train}
+    assert "in no split" not in source.notes()[0]

@@ -20,6 +20,7 @@ MOST = 1000  # but no more than about this
 FEW = 300  # small data sets hold out one in `TENTH`, up to this: a few dozen examples would measure noise
 TENTH = 10
 _SCANNED = 200_000  # maximum number of examples among which to choose
+_ANSWERS = ("label", "score", "choices", "answer", "tags")  # in which examples with the same texts may differ
 _LARGE = 10  # groups with more than a tenth of all examples are held out last
 
 
@@ -136,12 +137,13 @@ def _about(example: Example) -> str:
 
 
 def _hash(example: Example) -> int:
-    """A hash of an example's texts, or of its place if it has no text."""
+    """A hash of an example's texts and answers, or of its place if it has no text."""
     if any(name in example for name in TEXTS):
-        pair = [
+        more = [
             example[name] for name in ("pair", "files") if name in example
-        ]  # a second text, pictures of a conversation
-        return text_hash(*(example.get(name, "") for name in TEXTS), *pair)
+        ]  # a second text, a conversation's pictures
+        answers = [f"{name} {example[name]}" for name in _ANSWERS if name in example]
+        return text_hash(*(example.get(name, "") for name in TEXTS), *more, *answers)
     return text_hash(str(example["where"]))
 
 

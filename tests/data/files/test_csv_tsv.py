@@ -200,3 +200,16 @@ def test_byte_order_marks_within_the_first_row_are_left_out(tmp_path: Path) -> N
     """As in a file that was put together column by column."""
     cells = Cells(file(tmp_path, "\ufefftext,\ufefflabel\ngood,1\nbad,0\nfine,1\n", "x.csv"), "csv", "utf-8")
     assert cells.names(True) == ("text", "label") and cells[1] == ["good", "1"]
+
+
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+def test_a_tab_and_a_line_end_in_one_cell_do_not_hide_the_quoting(tmp_path: Path, quoting: Any) -> None:
+    """Each line of such a row has as many tabs as a row; other cells that need their quotes decide."""
+    rows = [["a", "b"], ["a\tb\nc", "d"], ['say "e"', "f"], ["g\th", "i"], ["j", "k"]]
+    path = tmp_path / "a.tsv"
+    with path.open("w", newline="", encoding="utf-8") as out:
+        csv.writer(out, delimiter="\t", quoting=quoting).writerows(rows)
+    cells = Cells(path, "tsv", "utf-8")
+    assert cells.quoted and [cells[i] for i in range(len(cells))] == rows
+    path.write_text('a\tb\n"c\td\ne"\tf\ng\th\n')  # nothing else needs quotes: three rows, as it stands
+    assert not Cells(path, "tsv", "utf-8").quoted

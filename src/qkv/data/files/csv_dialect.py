@@ -157,8 +157,10 @@ def looks_quoted(path: Path, stamp: Stamp, encoding: str, strict: bool) -> bool:
     except csv.Error:
         if stop == len(lines) or begin + reader.line_num < stop:  # else a cell continues beyond the inspected lines
             return False
-    if seen["needed"] or not seen["bare"]:
+    if seen["needed"] > seen["ambiguous"] or not seen["bare"]:
         return True
+    if seen["ambiguous"]:
+        return False
     return bool(seen["comma"]) and not seen["bare comma"] and not seen["idle"]
 
 
@@ -166,9 +168,9 @@ def _judged(text: str, row: list[str], width: int, seen: Counter[str]) -> bool:
     """Count evidence for quoting in a row; False if the row can't be quoted."""
     lines = text.split("\n")
     cells = lines[0].split("\t")
-    if len(lines) > 1:  # a quoted line end; not if each line is a row by itself
-        seen["needed"] += 1
-        return any(len(line.split("\t")) != width for line in lines)
+    if len(lines) > 1:  # a quoted line end, or rows that are not quoted, each a line
+        seen["ambiguous" if all(len(line.split("\t")) == width for line in lines) else "needed"] += 1
+        return True
     if len(cells) != len(row):  # a tab in a quoted cell
         seen["needed"] += 1
         return len(cells) != width
