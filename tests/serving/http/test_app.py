@@ -162,7 +162,8 @@ def test_outputs_in_a_given_form(client: TestClient, runs: dict[str, Run]) -> No
     body = {"model": runs["en"].title, "prompt": "He said", "max_tokens": 60, "seed": 1, "response_format": form}
     (choice,) = client.post("/v1/completions", json=body).json()["choices"]
     assert isinstance(json.loads(choice["text"])["n"], int) and choice["finish_reason"] == "stop"
-    for wrong in ({"type": "xml"}, {"type": "json_schema"}, {"type": "regex", "regex": "("}):
+    itself = {"type": "json_schema", "json_schema": {"name": "itself", "schema": {"$ref": "#"}}}
+    for wrong in ({"type": "xml"}, {"type": "json_schema"}, {"type": "regex", "regex": "("}, itself):
         answer = client.post("/v1/completions", json=body | {"response_format": wrong})
         assert answer.status_code == 400 and "\n" not in answer.json()["error"]["message"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 from pydantic import Field
@@ -47,7 +46,7 @@ async def completions(request: Request) -> Response:
 
 
 def _works(served: Served, asked: CompletionFields, limits: RequestLimits) -> list[Work]:
-    run = replace(served.run, grammar=asked.grammar)
+    run, grammar = served.run, asked.grammar
     settings, stop = asked.settings(run.generation), asked.stops(limits)
     works = []
     for ids in _prompts(served, asked.prompt, limits):
@@ -58,7 +57,9 @@ def _works(served: Served, asked: CompletionFields, limits: RequestLimits) -> li
             echo=asked.echo and asked.logprobs is not None,
             streams=asked.stream,
         )
-        work.processors = asked.processors(run.model.vocab_size, len(work.prompt))
+        size, width = run.model.vocab_size, len(work.prompt)
+        own = [] if grammar is None else [grammar.processor(run.words, size, sorted(work.eos), width)]
+        work.processors = [*own, *asked.processors(size, width)]
         works.append(work)
     return works
 
