@@ -1,4 +1,4 @@
-"""Writers write what Babel writes, on all dates and times and on every number that the phrases have."""
+"""Writers write what Babel writes, on a sample of the dates, times and numbers that the phrases have."""
 
 from __future__ import annotations
 
