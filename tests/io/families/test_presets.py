@@ -309,7 +309,8 @@ def test_gpt2_with_alibi_and_fewer_key_value_heads_has_fewer_parameters() -> Non
     "call, said",
     [
         (lambda: preset("gpt-2"), "there is no preset 'gpt-2'; did you mean 'gpt2'"),
-        (lambda: preset("gpt2", n_layer=3), "preset 'gpt2' has no size 'n_layer'; it is n_layers here"),
+        (lambda: preset("gpt2", hidden_act="relu"), "preset 'gpt2' has no size 'hidden_act'; it is activation here"),
+        (lambda: preset("gpt2", n_layer=3, n_layers=2), "'n_layer' is n_layers here, and both are given"),
         (lambda: preset("gpt2", position="alibbi"), "there is no position 'alibbi'; did you mean 'alibi'"),
         (lambda: preset("gpt2", n_heads=7), "n_heads=7 does not divide d_model=768; allowed: 1, 2, 3"),
         (lambda: preset("llama", dropout=-1), "dropout: input should be greater than or equal to 0, not -1"),

@@ -52,6 +52,7 @@ DEFAULT_ROLES = {
     "smolvlm": {"pad_token_id": 128002},
     "clip_text_model": {"bos_token_id": 49406, "eos_token_id": 49407},
     "siglip_text_model": {"bos_token_id": 49406, "eos_token_id": 49407},
+    "siglip2_text_model": {"bos_token_id": 49406, "eos_token_id": 49407},
     "marian": {"pad_token_id": 58100},  # a null `decoder_start_token_id` is refused
 }
 """Tokens that transformers takes for roles that a configuration doesn't name, where a small vocabulary may lack them."""

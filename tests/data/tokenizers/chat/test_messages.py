@@ -211,7 +211,7 @@ def test_nulls_of_parquet_are_no_entries() -> None:
         ({"role": "assistant", "content": None, "tool_calls": []}, "message 0 needs a role and a content"),
         ({"role": 3, "content": "a"}, "message 0 needs a role, a text"),
         ({"role": "user", "content": 3}, "message 0 needs a content that is a text or a list of parts, not 3"),
-        ({"role": "user", "content": [{"type": "video_url", "video_url": {}}]}, "message 0, part 0, should be a text"),
+        ({"role": "user", "content": [{"type": "film", "path": "a.mp4"}]}, "message 0, part 0, should be a text"),
         ({"role": "user", "content": [{"type": "text", "text": None}]}, "message 0, part 0, should be a text"),
         (called(tool_calls=3), "message 0: tool_calls should be a list, not 3"),
         (called(tool_calls=[{"function": {"arguments": "{}"}}]), "message 0: tool_calls.0: function has no 'name'"),

@@ -105,7 +105,8 @@ def test_a_conversation_learns_every_reply_and_none_of_its_media(
         ({"type": "image", "path": "b.png"}, r"line 1: message 0, part 0, names the file 'b.png', and there is none"),
         ({"type": "image_url", "image_url": {"url": "https://a/b.png"}}, "addresses are not followed; download"),
         ({"type": "image"}, "line 1: message 0, part 0, names no file"),
-        ({"type": "video", "path": "a.mp4"}, "line 1: message 0, part 0, should be a text"),
+        ({"type": "film", "path": "a.mp4"}, "line 1: message 0, part 0, should be a text"),
+        ({"type": "video", "path": "chats.jsonl"}, "is of the type video, and this model"),
         (
             {"type": "input_audio", "input_audio": {"data": "aaaa", "format": "wav"}},
             "is of the type sound, and this model",

@@ -153,8 +153,8 @@ def _part(part: Any, where: str) -> dict[str, Any]:
     named = PARTS.get(kind) if isinstance(kind, str) else None
     if kind is None or named is None:
         raise ValueError(
-            f'{where} should be a text, {{"type": "text", "text": "…"}}, a picture, {{"type": "image", "path": "…"}}, or a '
-            f"sound, and is {brief(part)}"
+            f'{where} should be a text, {{"type": "text", "text": "…"}}, a picture, {{"type": "image", "path": "…"}}, a '
+            f"sound or a video, and is {brief(part)}"
         )
     return {"type": named, named: _file(part, kind, where)}
 
