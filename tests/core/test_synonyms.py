@@ -370,7 +370,10 @@ def model() -> Any:
         (lambda m, ids: m.generate(ids, bos_token_id=2), "model.generate takes bos_id"),
         (lambda m, ids: m.generate(input_ids=ids), "a model takes ids first"),
         (lambda m, ids: m.generate(ids, max_length=9), "it is max_new_tokens here (the prompt is not counted)"),
-        (lambda m, ids: qkv.preset("gpt2", resid_pdrop=0.1), "it is dropout here (what it covers differs"),
+        (
+            lambda m, ids: qkv.preset("gpt2", resid_pdrop=0.1),
+            "it is dropout here (it covers different layers",
+        ),
         (lambda m, ids: qkv.Attention(n_heads=2, num_key_value_heads=1), "it is n_kv_heads here"),
         (lambda m, ids: m.spec.replace(hidden_size=3), "it is d_model here"),
         (lambda m, ids: qkv.train("lm", num_train_epochs=3), "changes={'training.max_epochs': …}"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from auto_models import bert, config, llama, words
+from own_tasks import own_tasks
 
 import qkv
 
@@ -21,17 +22,6 @@ ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in re.fin
 PINS = re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.M)
 PINNED = {name.lower(): version for name, version in PINS}
 DISTRIBUTIONS = {"PyTorch": "torch", "PyTorch, 2 ranks": "torch", "accelerate, 2 processes (gloo)": "accelerate"}
-TASK = """
-task: own_choices
-dataset_path: json
-dataset_kwargs: {{data_files: {{test: {folder}/choices.jsonl}}}}
-test_split: test
-output_type: multiple_choice
-doc_to_text: "{{{{question}}}}"
-doc_to_choice: "{{{{choices}}}}"
-doc_to_target: gold
-metric_list: [{{metric: acc}}]
-"""
 
 
 @pytest.mark.slow
@@ -71,14 +61,6 @@ def made_models(title: str) -> None:
         tokenizer.save_pretrained(name)
 
 
-def made_task(folder: Path) -> None:
-    """A folder with a task of lm-evaluation-harness of ten questions."""
-    folder.mkdir()
-    rows = [f'{{"question": "w{i} w{i + 1}", "choices": [" w3", " w{i}"], "gold": {i % 2}}}\n' for i in range(10)]
-    (folder / "choices.jsonl").write_text("".join(rows))
-    (folder / "choices.yaml").write_text(TASK.format(folder=folder))
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("side", [1, 2], ids=["qkv", "transformers"])
@@ -90,7 +72,7 @@ def test_the_lines_of_both_run(number: int, side: int, tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
     made_models(title)
-    made_task(tmp_path / "tasks")
+    own_tasks(tmp_path / "tasks")
     if title == "mteb":
         import mteb
         from made_mteb import MadeSTS

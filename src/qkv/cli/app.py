@@ -153,7 +153,7 @@ def meaning(name: str, meanings: dict[str, str] = MEANINGS) -> str | None:
 
 
 class Once(TyperCommand):
-    """A command that takes `--max_steps` for `--max-steps`, and other libraries' names of options that mean the same.
+    """A command that also takes `--max_steps` for `--max-steps`, and options of other libraries that mean the same.
 
     It warns if an option that is not repeatable is given more than once. The last value is used.
     """
@@ -182,7 +182,7 @@ class Once(TyperCommand):
         return [*map(spelled, args[:end]), *args[end:]]
 
     def _in_ours(self, ctx: Any, args: list[str]) -> list[str]:
-        """The arguments by qkv's names: `--num-return-sequences 3` is `--num-samples 3`."""
+        """Return the arguments by qkv's names: `--num-samples 3` for `--num-return-sequences 3`."""
         known = {name for option in self.params for name in (*option.opts, *option.secondary_opts)}
         end = args.index("--") if "--" in args else len(args)
         given = [arg.partition("=") for arg in args[:end]]

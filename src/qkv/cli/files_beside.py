@@ -1,5 +1,4 @@
-"""Files beside texts: the pictures, sounds and videos of `--image`, `--sound` and `--video`, in the places of `<image>`,
-`<sound>` and `<video>`."""
+"""Files of `--image`, `--sound` and `--video`, which take the places of `<image>`, `<sound>` and `<video>` in texts."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def serve(
             raise ValueError(f"--weights is int8 or int4, not {weights!r}")
         keys = None if api_key_file is None else Keys.read(api_key_file)
         if models_dir is not None and admin_key_file is None:
-            raise ValueError("--models-dir is for runs that are loaded later, which needs --admin-key-file")
+            raise ValueError("--models-dir needs --admin-key-file, a file with the keys that may load its runs")
         admins = None if admin_key_file is None else Keys.read(admin_key_file)
 
         def opened(run: str | Path) -> Any:

@@ -67,8 +67,10 @@ class Operator:
 
 
 def _apart(function: Callable[..., Any], disabled: Callable[..., Any]) -> Callable[..., Any]:
-    """Call `function` as PyTorch keeps it out of graphs, by `disabled`, whose first call would import `torch._dynamo`. Until
-    something else has imported it, there is no graph to be kept out of."""
+    """Return a function that calls `disabled`, which graph compilers skip, if `torch._dynamo` is imported, else `function`.
+
+    The first call of `disabled` imports `torch._dynamo`, for about a second. Without it, no graph is being compiled.
+    """
 
     def call(*inputs: Any) -> Any:
         return (disabled if "torch._dynamo" in sys.modules else function)(*inputs)

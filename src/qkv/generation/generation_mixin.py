@@ -70,7 +70,7 @@ class GenerationMixin:
 
 
 def _either(value: Any, name: str, theirs: str, options: Any) -> Any:
-    """The argument of this name, or the option that has transformers' name for it. Raises ValueError for both."""
+    """Return an argument, which may be given by transformers' name. Raises ValueError if both names are given."""
     if theirs not in options:
         return value
     if value is not None:

@@ -129,7 +129,7 @@ class Generation(Spec):
 
 
 def _by_our_names(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The options, where names of other libraries that mean the same are taken, such as `num_return_sequences`."""
+    """Return the options by qkv's names, for example `num_samples` for transformers' `num_return_sequences`."""
     if options.keys() <= Generation.model_fields.keys():
         return options
     from ..core.synonyms import in_ours

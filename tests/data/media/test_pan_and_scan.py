@@ -29,7 +29,7 @@ def test_settings_are_those_of_a_file() -> None:
     assert PanAndScan.of({"do_pan_and_scan": True, "pan_and_scan_min_crop_size": None}) == PanAndScan()
     said = {"do_pan_and_scan": True, "pan_and_scan_min_ratio_to_activate": 1.5, "pan_and_scan_max_num_crops": 3}
     assert PanAndScan.of(said) == PanAndScan(most=3, ratio=1.5)
-    with pytest.raises(ValueError, match="pan_and_scan_min_crop_size is 'a', and it is a number from 1 on"):
+    with pytest.raises(ValueError, match="pan_and_scan_min_crop_size must be a number of at least 1, not 'a'"):
         PanAndScan.of({"do_pan_and_scan": True, "pan_and_scan_min_crop_size": "a"})
 
 

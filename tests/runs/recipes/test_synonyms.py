@@ -13,7 +13,10 @@ from qkv.runs.recipes.sizes import recipe_of_preset
     [
         ("training.rates=1e-3", "there is no 'training.rates'; did you mean 'training.optimizer.rates'?"),
         ("training.warmup_ratio=0.1", "it is training.schedule.warmup here (in steps)"),
-        ("model.resid_pdrop=0.1", "there is no 'model.resid_pdrop'; it is model.dropout here (what it covers"),
+        (
+            "model.resid_pdrop=0.1",
+            "there is no 'model.resid_pdrop'; it is model.dropout here (it covers different layers",
+        ),
         ("training.hidden_size=64", "it is model.d_model here"),
         ("batch_size=3", "it is batching.tokens here (counted in tokens"),
         ("training.per_device_train_batch_size=3", "it is batching.tokens here"),

@@ -1,4 +1,4 @@
-"""What an option of another library is in qkv: a name that means the same is taken, any other is told."""
+"""Options of other libraries: names that mean the same as an option of qkv are taken, all others are refused with a hint."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def same(name: str, within: str = "", known: Container[str] | None = None) -> st
 
 
 def in_ours(given: Mapping[str, Value], known: Container[str], within: str) -> dict[str, Value]:
-    """Return options by qkv's names, where names of other libraries that mean the same are taken.
+    """Return options by qkv's names. Names of other libraries that mean the same are taken.
 
     Raises ValueError if an option is given by two names.
     """
@@ -54,7 +54,7 @@ def option_for(name: str, known: Container[str]) -> str | None:
 
 
 def both(name: str, other: str, ours: str) -> str:
-    """A sentence on one option that is given by two names."""
+    """Return the message for an option that is given by two names."""
     if ours in (name, other):
         return f"{(other if name == ours else name)!r} is {ours} here, and both are given; give one of them"
     return f"{name!r} and {other!r} are both {ours} here; give one of them"

@@ -1,4 +1,4 @@
-"""Names of options in other libraries, and what they are in qkv: what is taken as a synonym, and messages about the rest.
+"""Options of other libraries and their counterparts in qkv: synonyms, which are taken, and messages about all others.
 
 The names come from transformers (`GenerationConfig`, `TrainingArguments`, configurations, `forward`, `from_pretrained`),
 PEFT, TRL, LitGPT, x-transformers, fairseq, nanoGPT, JoeyNMT and Lightning.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-# By place: the names elsewhere that mean exactly this, in the same unit. They are taken.
+# Setting: names in other libraries that mean exactly the same, in the same unit. They are taken.
 _SAME = {
     "model.d_model": "hidden_size n_embd dim model_dim",
     "model.n_layers": "num_hidden_layers num_layers n_layer layers depth num_blocks",
@@ -98,7 +98,7 @@ _SAME_OPTIONS = {
     "--nproc": "num_processes nprocs_per_node distributed_num_procs",
 }
 
-# By place: how the setting differs from the names elsewhere that come nearest. They are refused, with these words.
+# Setting: the difference from similar names in other libraries. They are refused, with this explanation.
 _NEAREST = {
     "model.d_model": {
         "one width for both stacks": "encoder_embed_dim decoder_embed_dim",
@@ -111,7 +111,7 @@ _NEAREST = {
         "one width for both stacks": "encoder_ffn_embed_dim decoder_ffn_embed_dim",
     },
     "model.dropout": {
-        "what it covers differs from preset to preset": "hidden_dropout_prob resid_pdrop hidden_dropout dropout_rate "
+        "it covers different layers in different presets": "hidden_dropout_prob resid_pdrop hidden_dropout dropout_rate "
         "residual_dropout ff_dropout"
     },
     "model.activation": {
@@ -125,7 +125,7 @@ _NEAREST = {
     "model.max_positions": {"one number for both sides": "max_source_positions max_target_positions"},
     "model.vocab_size": {"the whole vocabulary": "output_dictionary_size"},
     "model.bias": {"true adds biases": "no_bias ff_no_bias", "of all layers": "lm_head_bias"},
-    "model.attention_bias": {"which products have one differs from preset to preset": "attn_bias qkv_bias"},
+    "model.attention_bias": {"it covers different products in different presets": "attn_bias qkv_bias"},
     "model.scale": {
         "true scales": "no_scale_embedding",
         "a word or a number that the preset explains": "scale_embeddings tie_embedding_scale",
@@ -430,7 +430,7 @@ def _by_name(table: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def _reasons(table: Mapping[str, Mapping[str, str]]) -> dict[tuple[str, str], str]:
-    """How each place differs from each name that comes near it."""
+    """Return the difference for each (setting, similar name)."""
     return {
         (place, name): reason
         for place, reasons in table.items()
@@ -440,19 +440,19 @@ def _reasons(table: Mapping[str, Mapping[str, str]]) -> dict[tuple[str, str], st
 
 
 SAME = _by_name(_SAME)
-"""Maps each name that is taken to the settings that it may stand for."""
+"""Maps each name that is taken to the settings that it may mean."""
 DIFFERENT = _reasons(_NEAREST)
-"""Maps a setting, and a name elsewhere that comes near it, to how they differ."""
+"""Maps (setting, similar name in another library) to the difference between them."""
 OPTIONS = {name: option for option, names in _SAME_OPTIONS.items() for name in names.split()}
 """Maps each name that is taken to an option of `qkv train`."""
 DIFFERENT_OPTIONS = {name: (option, reason) for (option, name), reason in _reasons(_NEAREST_OPTIONS).items()}
-"""Maps a name elsewhere to the option of `qkv train` that comes near it, and how they differ."""
+"""Maps a name in another library to the most similar option of `qkv train`, and the difference between them."""
 CLAUSES = {name: clause for clause, names in _CLAUSES.items() for name in names.split()}
 """Maps each name in another library to a clause that says what to use in qkv."""
 ARGUMENTS = {"eos_token_id": "eos_id", "pad_token_id": "pad_id"}
-"""Maps names that are taken as arguments of a model's `generate` to its own."""
+"""Maps other names for arguments of a model's `generate` to its own."""
 
 SYNONYMS: dict[str, list[str]] = {name: list(places) for name, places in SAME.items()}
-"""Maps each name in another library to the settings that it is, or that come near it."""
+"""Maps each name in another library to the settings that mean the same, or that are similar."""
 for _place, _name in DIFFERENT:
     SYNONYMS.setdefault(_name, []).append(_place)

@@ -29,7 +29,7 @@ class PanAndScan:
         said = {name: config.get(f"pan_and_scan_{key}") for name, key in keys.items()}
         for name, value in said.items():
             if value is not None and not (isinstance(value, int | float) and value >= 1):
-                raise ValueError(f"pan_and_scan_{keys[name]} is {brief(value)}, and it is a number from 1 on")
+                raise ValueError(f"pan_and_scan_{keys[name]} must be a number of at least 1, not {brief(value)}")
         return cls(**{name: value for name, value in said.items() if value is not None})
 
     def pieces(self, pixels: Pixels) -> list[Pixels]:

@@ -112,7 +112,7 @@ class SeriesSource(Source):
         return self.windows(split, *self.scaling())
 
     def windows(self, split: Split, center: Numbers, spread: Numbers) -> SeriesWindows:
-        """The windows of a split, with the values of each column less `center`, over `spread`."""
+        """Return the windows of a split. The values of each column are scaled: (x − center) / spread."""
         values, names = self.values()
         edges, number = self.edges(len(values)), SPLITS.index(split)
         begin, end = max(0, edges[number] - (self.history if number else 0)), edges[number + 1]

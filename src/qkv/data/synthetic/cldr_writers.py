@@ -1,8 +1,8 @@
-"""Writers of dates, numbers and phrases in one locale: each writes what Babel writes, many times as fast.
+"""Writers of dates, numbers and phrases in one locale. Each equals a function of Babel, and is many times as fast.
 
-Babel reads the locale's pattern for every text. A writer reads it once. What it does not know, such as a field of the
-pattern that depends on the time zone or digits that Babel would round, it leaves to Babel. The tests compare them with
-Babel on a sample of dates, times and numbers in every locale of the recipe.
+Babel reads the locale's pattern for every text, a writer reads it once. A writer calls Babel for what it can't write, such
+as fields that depend on the time zone, or numbers that Babel would round. The tests compare writers with Babel on a sample
+of dates, times and numbers in every locale of the recipe.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from babel.core import Locale
 Moment = date | time | datetime
 Key = TypeVar("Key", bound=Hashable)
 
-_DIGITS = "123456789"  # by which a sample shows where each digit of a number goes
+_DIGITS = "123456789"  # the digits of samples
 
 
 class Memo(dict[Key, Any], Generic[Key]):
@@ -36,7 +36,7 @@ class Memo(dict[Key, Any], Generic[Key]):
 
 # -- dates and times ------------------------------------------------------------------------------------------------
 
-# What the text of a field of a pattern depends on, and a moment that has this value: 2024 began on a Monday.
+# For each field of a pattern: the value that its text depends on, and a moment with a given value (2024 began on a Monday).
 _DEPENDS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Moment]]] = {
     "y": (attrgetter("year"), lambda year: date(year, 1, 1)),
     **dict.fromkeys("MLQq", (attrgetter("month"), lambda month: date(2024, month, 1))),
@@ -49,7 +49,10 @@ _DEPENDS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Moment]]] = {
 
 
 def moment_writer(pattern: dates.DateTimePattern | str, locale: Locale) -> Callable[[Any], str]:
-    """The writer of a pattern of CLDR, such as `d. MMMM y`: `babel.dates.parse_pattern(pattern).apply(moment, locale)`."""
+    """Return a writer of moments by a CLDR pattern, such as `d. MMMM y`.
+
+    It equals `babel.dates.parse_pattern(pattern).apply(moment, locale)`.
+    """
     parsed = dates.parse_pattern(pattern)
     template, fields = "", []
     for kind, found in dates.tokenize_pattern(parsed.pattern):
@@ -66,7 +69,7 @@ def moment_writer(pattern: dates.DateTimePattern | str, locale: Locale) -> Calla
 
 
 def _field(char: str, name: str, locale: Locale) -> tuple[Callable[[Any], Any], Callable[[Any], str]]:
-    """What a field of a pattern depends on, and its text for each value of that."""
+    """Return the value that a field of a pattern depends on, as a function of the moment, and the text for each value."""
     if char in _DEPENDS:
         value, moment = _DEPENDS[char]
         return value, Memo(lambda key: dates.DateTimeFormat(moment(key), locale)[name]).__getitem__
@@ -74,7 +77,10 @@ def _field(char: str, name: str, locale: Locale) -> tuple[Callable[[Any], Any], 
 
 
 def interval_writer(skeleton: str, locale: Locale) -> Callable[[tuple[date, date]], str]:
-    """The writer of intervals of two dates: `babel.dates.format_interval(*item, skeleton, fuzzy=False, locale=locale)`."""
+    """Return a writer of intervals (start, end).
+
+    It equals `babel.dates.format_interval(start, end, skeleton, fuzzy=False, locale=locale)`.
+    """
     formats = locale.interval_formats.get(skeleton) or {}
     pieces = {
         field: [moment_writer(pattern, locale) for pattern in formats[field]]
@@ -96,10 +102,10 @@ def interval_writer(skeleton: str, locale: Locale) -> Callable[[tuple[date, date
 
 
 def number_writer(babel: Callable[[Decimal], str]) -> Callable[[Decimal], str]:
-    """The writer of positive numbers as `babel` writes them by one pattern, which ignores zeros at the end of fractions.
+    """Return a writer of positive numbers that equals `babel`, which formats them by one pattern without trailing zeros.
 
-    The text depends on the digits and on how many there are. A number with as many, all distinct, shows where each goes:
-    12,345.67 where those of 98,765.43 go. If one would be rounded away, each number is left to `babel`.
+    Numbers of equal length have their digits in the same places. A sample with distinct digits, such as 12,345.67, shows
+    the places. If `babel` would round the sample, it writes all numbers of this length.
     """
 
     def pattern(shape: tuple[int, int]) -> str | None:
@@ -128,7 +134,7 @@ def number_writer(babel: Callable[[Decimal], str]) -> Callable[[Decimal], str]:
 
 @lru_cache(maxsize=64)
 def plural_rule(locale: Locale) -> Callable[[Any], str]:
-    """The plural category of numbers in a locale, of which fractions don't end in zeros."""
+    """Return the function that maps numbers without trailing zeros to their plural category in a locale."""
     return lru_cache(maxsize=8192)(locale.plural_form)
 
 
@@ -137,10 +143,10 @@ def counted_writer(
     number: Callable[[Key, Any], str],
     plural: Callable[[Any], Hashable],
 ) -> Callable[[tuple[Key, Any]], str]:
-    """The writer of an amount of something, (what, n): `babel` writes the same words around `number(what, n)` for all n of
-    one plural category.
+    """Return a writer of amounts (what, n) that equals `babel`, which writes the same words around `number(what, n)` for all
+    n of a plural category.
 
-    The first n of each shows the words. If they can't be told from the number, each amount is left to `babel`.
+    The first n of a category shows the words. If they can't be separated from the number, `babel` writes all amounts.
     """
     words: dict[tuple[Key, Hashable], tuple[str, ...] | None] = {}
 
@@ -163,14 +169,16 @@ def counted_writer(
 
 
 def compact_writer(length: Literal["short", "long"], locale: Locale) -> Callable[[Decimal], str]:
-    """The writer of short forms of positive numbers, such as 1.2K: `babel.numbers.format_compact_decimal(number,
-    format_type=length, locale=locale, fraction_digits=1)`."""
+    """Return a writer of short forms of positive numbers, such as 1.2K.
+
+    It equals `babel.numbers.format_compact_decimal(number, format_type=length, locale=locale, fraction_digits=1)`.
+    """
     formats, plural = locale.compact_decimal_formats[length], plural_rule(locale)
     magnitudes = sorted(map(int, formats["other"]), reverse=True)
     reached = Memo[int](lambda power: next((m for m in magnitudes if m <= 10**power), 0))
 
     def unit(magnitude: int) -> int:
-        """What is counted from this magnitude on: thousands from 1,000 and from 10,000; 0 if numbers are written out."""
+        """Return what numbers of a magnitude count, such as thousands from 1,000; 0 if they are written in full."""
         pattern = numbers.parse_pattern(formats["other"][str(magnitude)]).pattern
         return 0 if pattern == "0" else magnitude // 10 ** (pattern.count("0") - 1)
 
@@ -194,8 +202,10 @@ def compact_writer(length: Literal["short", "long"], locale: Locale) -> Callable
 
 
 def currency_writer(style: Literal["name", "standard"], locale: Locale) -> Callable[[tuple[str, Decimal]], str]:
-    """The writer of amounts of currencies, (code, n): `babel.numbers.format_currency(n, code, locale=locale,
-    format_type=style)`."""
+    """Return a writer of amounts (code, n) of a currency.
+
+    It equals `babel.numbers.format_currency(n, code, locale=locale, format_type=style)`.
+    """
 
     def babel(item: tuple[str, Decimal]) -> str:
         return numbers.format_currency(item[1], item[0], locale=locale, format_type=style)
@@ -209,7 +219,7 @@ def currency_writer(style: Literal["name", "standard"], locale: Locale) -> Calla
 
 
 def unit_writer(length: Literal["long", "short"], locale: Locale) -> Callable[[tuple[str, Decimal]], str]:
-    """The writer of measures, (unit, n): `babel.units.format_unit(n, unit, length, locale=locale)`."""
+    """Return a writer of measures (unit, n). It equals `babel.units.format_unit(n, unit, length, locale=locale)`."""
     digits = number_writer(lambda n: numbers.format_decimal(n, locale=locale))
     return counted_writer(
         lambda item: units.format_unit(item[1], item[0], length, locale=locale),
@@ -219,7 +229,7 @@ def unit_writer(length: Literal["long", "short"], locale: Locale) -> Callable[[t
 
 
 def list_writer(style: Literal["standard", "or"], locale: Locale) -> Callable[[Sequence[str]], str]:
-    """The writer of lists of words: `babel.lists.format_list(words, style, locale)`."""
+    """Return a writer of lists of words. It equals `babel.lists.format_list(words, style, locale)`."""
 
     def template(length: int) -> str:
         return lists.format_list([f"\0{i}\0" for i in range(length)], style, locale)

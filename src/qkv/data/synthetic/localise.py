@@ -105,7 +105,7 @@ class LocalisePairs:
         self.anchors = frozenset(example["source"].partition("> ")[2] for example in _anchors(spec))
 
     def draw(self, random: Random, i: int, split: Split) -> Example:
-        """Pair `i` of a split. Its language and domain follow from `i`."""
+        """Return pair `i` of a split. `i` determines its language and domain."""
         turn, which = divmod(i, len(self.voices))
         voice = self.voices[which]
         domains = voice.domains if split == "train" else voice.held_out_domains
@@ -171,8 +171,8 @@ class Voice:
             earlier += (one,)
 
     def pair(self, form: Form, item: Item) -> tuple[str, str]:
-        """The English text and its target. The text follows its style if an earlier form writes the same text for a
-        different target."""
+        """Return the English text and its target. The style is added before the text if an earlier form has the same text
+        with another target."""
         one = self._renderings[id(form)]
         text, target = plain(one.english(item)), one.target(item)
         for other in one.earlier:

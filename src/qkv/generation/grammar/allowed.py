@@ -65,7 +65,7 @@ def _raise_error(state: Any) -> None:
     if state.is_error():
         said = " ".join(state.get_error().partition("<state>")[0].split())[:300]
         said = "it allows no token, as one does that refers only to itself" if said == "NoExtensionBias" else said
-        raise ValueError(f"the grammar can't be used: {said}")
+        raise ValueError(f"the grammar is not valid: {said}")
 
 
 def library() -> Any:

@@ -303,7 +303,7 @@ def _near(config: Mapping[str, Any]) -> Near:
     if any(type(number) is not int or number < 1 for number in (least, most, side)) or most < least:
         raise ValueError(
             f"pictures have {brief(least)} to {brief(most)} pixels and sides of a multiple of {brief(side)}; give whole "
-            "numbers from 1 on, the smaller one as shortest_edge and the larger one as longest_edge"
+            "numbers of at least 1, the smaller one as shortest_edge and the larger one as longest_edge"
         )
     return Near(side, least, most)
 
@@ -315,7 +315,7 @@ def _filling(config: Mapping[str, Any]) -> Filling:
     side, most = config["patch_size"], config["max_num_patches"]
     for key, number in (("patch_size", side), ("max_num_patches", most)):
         if type(number) is not int or number < 1:
-            raise ValueError(f"{key} is a whole number from 1 on, not {brief(number)}")
+            raise ValueError(f"{key} must be a whole number of at least 1, not {brief(number)}")
     return Filling(side, most)
 
 

@@ -49,7 +49,7 @@ def qwen3_vision(
     activation: Activation = "gelu-tanh",
     position: Position | None = None,
 ) -> Transformer:
-    """A ViT with rotary positions over rows and columns, and a table of `side` × `side` positions that is resized to the
+    """Return a ViT with rotary positions over rows and columns. Its table of `side` × `side` positions is resized to the
     grid of each picture."""
     block = Block(
         attention=Attention(n_heads=n_heads, bias=True),
@@ -116,8 +116,11 @@ def qwen3_vl(
     width: int | None = None,
     head: bool = True,
 ) -> Transformer:
-    """A decoder that reads pictures and videos through a ViT. `width` is that of the merged states, which has to be the
-    decoder's. The pictures of a video stand apart in the text, behind their times."""
+    """Return a decoder that reads pictures and videos through a ViT.
+
+    `width` is the width of the merged states, and must equal the decoder's. Each group of a video's pictures has its own
+    place in the text, after its time.
+    """
     if width not in (None, text.d_model):
         raise ValueError(f"pictures get a width of {width}, and the text has {text.d_model}; make them equal")
     spec = with_media(text, Medium(name="image", token=token, video=video, reads=tower, apart=True))
@@ -126,8 +129,7 @@ def qwen3_vl(
 
 @dataclass(frozen=True)
 class DeepTowerPart(Part):
-    """The size `tower`: the configuration of the ViT, its merger, and those of deep layers, which normalize the merged
-    vectors."""
+    """The size `tower`: the ViT, its merger, and the mergers of its deep layers, which normalize after merging."""
 
     def read(self, config: Config) -> Tower:  # type: ignore[override]
         inside = {MERGE: 2, FRAMES: 2, DEEP: [8, 16, 24], **self.inside(config)}

@@ -296,7 +296,7 @@ class InVision:
 
 @dataclass(frozen=True)
 class Sections(Rope):
-    """The field `position`: rotary parameters with the sections of M-RoPE, `usual` if the file says none."""
+    """The field `position`: rotary parameters with the sections of M-RoPE. `usual` are the default sections."""
 
     usual: tuple[int, int, int] = (16, 24, 24)
     arrangement: Literal["blocks", "interleaved"] = "blocks"
@@ -317,7 +317,7 @@ class Sections(Rope):
         )
 
     def _check_arrangement(self, interleaved: object, where: str) -> None:
-        """Raise ValueError if a file says another arrangement than transformers computes."""
+        """Raise ValueError if a file names an arrangement that transformers doesn't compute."""
         if interleaved is not None and interleaved is not (self.arrangement == "interleaved"):
             raise ValueError(
                 f"{where}: mrope_interleaved is {brief(interleaved)}, and transformers computes M-RoPE of this family "

@@ -1,5 +1,5 @@
-"""SigLIP 2 that reads pictures of any shape (NaFlex, Tschannen et al. 2025): SigLIP's towers, where the table of positions
-is resized to the grid of each picture.
+"""SigLIP 2 for pictures of any shape (NaFlex, Tschannen et al. 2025): SigLIP's towers, with a table of positions that is
+resized to the grid of each picture.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from .vit import SideOfSquare
 
 @based_on(image_tower, without=("image",))
 def naflex_tower(*, side: int = 16, patch: Size = (16, 16), **sizes: Any) -> Transformer:
-    """A ViT with attention pooling, and a table of `side` × `side` positions that is resized, antialiased, to the grid of
-    each picture."""
+    """Return a ViT with attention pooling. Its table of `side` × `side` positions is resized to the grid of each picture,
+    with antialiasing."""
     tower: Transformer = image_tower(image=(side * patch[0], side * patch[1]), patch=patch, **sizes)
     return tower.replace({"encoder.position": GridPosition(interpolation="bilinear", antialias=True)})
 
 
 def image_names(spec: Transformer) -> Table:
-    """SigLIP's names, where a patch is flattened with its colors last."""
+    """SigLIP's names. Patches are flattened with the colors last."""
     embedding = at(spec, "encoder.embedding")
     assert isinstance(embedding, Patches)
     weight = "encoder.embedding.project.weight"

@@ -59,7 +59,7 @@ HEADLESS = {"vision_config": {"vision_use_head": False}}
 
 
 def tower_names(spec: Transformer, *theirs: str) -> Table:
-    """Return the names of the tower's tensors below each accepted prefix; saving uses the first. It has no pooling head."""
+    """Return the tensor names of a tower without a pooling head, for each accepted prefix. Saving uses the first prefix."""
     patches = at(spec, "decoder.embedding.media.0.reads.stack.embedding")
     assert isinstance(patches, Patches)
     convolution = Shaped((-1, patches.channels, *patches.patch))

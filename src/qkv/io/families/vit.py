@@ -84,7 +84,7 @@ SIZES: dict[str, dict[str, Any]] = {"vit-base-16": {}, "vit-large-16": LARGE, "v
 
 @dataclass(frozen=True)
 class SideOfSquare:
-    """The side of a square, of whose places the key gives the number."""
+    """The side of a square grid. The key gives the number of its places, side²."""
 
     key: str
     size: str

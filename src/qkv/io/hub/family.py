@@ -141,7 +141,7 @@ class Family(Generic[S]):
         return f"{message} (in this configuration {', '.join(notes)})" if notes else message
 
     def _of_class(self, spec: S, cls: Class, sizes: Mapping[str, Any], labels: int, dropout: float = 0.0) -> S:
-        """A spec that the factory made, with the head of one of the classes."""
+        """Return a spec from the factory with the head of a class."""
         if cls.head is not None:
             spec = spec.replace(head=cls.head if isinstance(cls.head, Head) else cls.head(sizes))
         if cls.labels(spec) is None:
@@ -210,11 +210,12 @@ class Family(Generic[S]):
         return min(candidates, key=lambda candidate: len(difference(candidate, spec)))
 
     def expresses(self, spec: S) -> bool:
-        """Whether a configuration of the family can say what a spec is, sooner than by `config`."""
+        """Return whether the family has a configuration for a spec. Faster than `config`, which names a difference."""
         wanted = _wanted(spec)
         try:
-            made = self._made(spec, lambda bare: _equal(bare, wanted, BESIDE | {"head"}))
-            return any(_equal(one, wanted) for _, one in made) and not self.unwritable(self._sizes_of(spec))
+            made = self._made(spec, lambda bare: _agrees(bare, wanted))
+            same = any(not _differing(dict(_leaves(one, one.d_model, BESIDE)), wanted) for _, one in made)
+            return same and not self.unwritable(self._sizes_of(spec))
         except (ValueError, TypeError):
             return False  # it doesn't even have the same parts
 
@@ -222,8 +223,11 @@ class Family(Generic[S]):
         return {f.size: value for f in self.fields if (value := self._at(spec, f.size)) is not UNSAID}
 
     def _made(self, spec: S, may: Callable[[S], bool] = lambda bare: True) -> Iterator[tuple[str, S]]:
-        """The specs of all classes and their variants in the sizes of a spec, without those whose factory's spec, which
-        classes share, may not be."""
+        """Yield the spec of each class and variant, with the sizes of a given spec.
+
+        The factory is called once per variant, because classes differ in their heads only. Variants for which `may` is
+        false are skipped.
+        """
         sizes, labels, made = self._sizes_of(spec), _labels(spec), dict[str, S | None]()
         for name, cls in self.classes.items():
             for decided in cls.variants:
@@ -341,14 +345,10 @@ def _differing(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[An
     return {path: (one.get(path), other.get(path)) for path in paths if one.get(path) != other.get(path)}
 
 
-def _equal(one: ModelSpec, wanted: dict[str, Any], beside: frozenset[str] = BESIDE) -> bool:
-    """Whether a spec has the wanted values, and no others if all count. It mostly shows at one of the first."""
-    count = 0
-    for path, value in _leaves(one, one.d_model, beside):
-        if path not in wanted or wanted[path] != value:
-            return False
-        count += 1
-    return count == len(wanted) or beside != BESIDE
+def _agrees(bare: ModelSpec, wanted: dict[str, Any]) -> bool:
+    """Return whether all values of a spec are the wanted ones, apart from its head. Stops at the first difference."""
+    leaves = _leaves(bare, bare.d_model, BESIDE | {"head"})
+    return all(path in wanted and wanted[path] == value for path, value in leaves)
 
 
 def _leaves(node: Any, d_model: int, beside: frozenset[str], path: str = "") -> Iterator[tuple[str, Any]]:

@@ -134,7 +134,7 @@ class Shaped(TensorTransform):
 
 @dataclass(frozen=True)
 class PixelsLast(TensorTransform):
-    """Their rows of flattened patches have the `channels` of a pixel side by side, ours each channel as a whole."""
+    """Flattened patches: theirs have the channels last (pixel by pixel), ours the channels first."""
 
     channels: int
 

@@ -21,7 +21,7 @@ class QkvConfig(transformers.PreTrainedConfig):
 
     model_type = MODEL_TYPE
 
-    auto_map: ClassVar[dict[str, str]] = {}  # no code of a directory is needed, which TRL asks for
+    auto_map: ClassVar[dict[str, str]] = {}  # TRL reads it; directories need no code of theirs
     qkv: dict[str, Any] | None = None
     seed: int = 0
 

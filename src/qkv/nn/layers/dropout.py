@@ -35,8 +35,7 @@ def dropout(x: Tensor, p: float, training: bool = True, added: Tensor | None = N
             out: Tensor = _Dropout.apply(x, added, DropoutMask(int(draw_seed()), levels(p)))
             return out
         if isinstance(x, FakeTensor) and not torch.compiler.is_compiling():
-            dtype = x.dtype if added is None else torch.promote_types(x.dtype, added.dtype)
-            traced: Tensor = _dropout(x, added, draw_seed(), levels(p), dtype)
+            traced: Tensor = _dropout(x, added, draw_seed(), levels(p), _dtype_of(x, added))
             return traced
     return F.dropout(x, p) if added is None else added + F.dropout(x, p)
 
@@ -45,7 +44,7 @@ class _Dropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, added: Tensor | None, mask: DropoutMask) -> Tensor:
         ctx.mask, ctx.dtypes = mask, (x.dtype, None if added is None else added.dtype)
-        return _masked(x, added, mask, x.dtype if added is None else torch.promote_types(x.dtype, added.dtype))
+        return _masked(x, added, mask, _dtype_of(x, added))
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
@@ -63,6 +62,10 @@ def _masked(x: Tensor, added: Tensor | None, mask: DropoutMask, dtype: torch.dty
         return native.run(x.contiguous(), added, mask, dtype)
     kept = torch.where(mask.numbers(x.shape, x.device), x * mask.grown, 0.0)
     return (kept if added is None else added + kept).to(dtype)
+
+
+def _dtype_of(x: Tensor, added: Tensor | None) -> torch.dtype:
+    return x.dtype if added is None else torch.promote_types(x.dtype, added.dtype)
 
 
 @operator("dropout")

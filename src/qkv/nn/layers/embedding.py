@@ -58,7 +58,7 @@ class Input(Spec, role="embedding"):
 
     @property
     def further(self) -> int:
-        """After how many layers of the stack it adds further vectors; its module then returns them beside its output."""
+        """The number of first layers to whose outputs vectors are added. If not 0, the module returns (x, vectors)."""
         return 0
 
     def cost(self, d_model: int, vocab_size: int, tokens: int = 0) -> Cost:

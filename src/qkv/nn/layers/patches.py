@@ -256,8 +256,8 @@ class GridPosition(Position, kind="grid"):
 
     Fixed vectors are [sin cx, cos cx, sin ry, cos ry] for row r and column c with rates base^(−4i/d), and 0 for tokens that
     are not patches. For images of another size the table is resized by `interpolation`, except for tokens that are not
-    patches. With `align_corners` the corners of the resized table are those of the table (Qwen3-VL), and `antialias`
-    smooths a table that is made smaller (SigLIP 2). The fixed table is saved with the weights, as by its authors.
+    patches. `align_corners` (Qwen3-VL) and `antialias` (SigLIP 2) are
+    options of `F.interpolate`, which resizes the table. The fixed table is saved with the weights, as by its authors.
 
     `between`: every further block has its own table, which is added to the output of the block before it (YOLOS, Fang et
     al. 2021).
@@ -324,11 +324,11 @@ class GridEmbedding(PositionModule):
         return torch.cat([before, picture[0].flatten(1).T.to(patches.dtype), after])
 
 
-# -- from states of patches to vectors of a decoder ------------------------------------------------------------------------
+# -- projectors --------------------------------------------------------------------------------------------------------
 
 
 class Projector(Spec, kind="projector"):
-    """From the states of a tower to vectors of a decoder: mean over `pool` × `pool` places, norm, `shuffle` × `shuffle`
+    """Projects the states of a tower to vectors of a decoder: mean over `pool` × `pool` places, norm, `shuffle` × `shuffle`
     places side by side in one vector (pixel shuffle), then x W + b, or with `hidden` W₂ f(W₁ x + b₁) + b₂. With
     `norm_last` the norm is of the vectors that places are joined to.
 

@@ -29,8 +29,8 @@ from .stack import Stack, StackModule
 
 
 class TimedVideo(NamedTuple):
-    """The numbers of a video (F, C, H, W), and how many seconds lie between the pictures, or groups of pictures, of which
-    each has a time: factors of the `interval` of its medium."""
+    """The pixels of a video (F, C, H, W), and the seconds between two pictures, or groups of pictures, with times of their
+    own. The medium's `interval` is multiplied by these seconds."""
 
     values: Tensor
     seconds: float

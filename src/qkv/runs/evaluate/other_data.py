@@ -16,7 +16,7 @@ from ..tasks.forecasting.task import Forecast
 
 
 class ScaledSeries(Source, kind="scaled-series"):
-    """A series whose columns are less `center` and over `spread`, which come from other data."""
+    """A series that is scaled by the statistics of other data: (x − center) / spread for each column."""
 
     series: Source
     center: tuple[float, ...]
@@ -45,7 +45,7 @@ def as_trained(source: Source, task: Task | None) -> Source:
     names, new = source.values()[1], _new_columns(source, task)
     if new and not task.normalized:
         raise ValueError(
-            f"the data have a column {brief(new[0])}, and the run knows the scale of {_some(task.columns)}"
+            f"the data have a column {brief(new[0])}, and the run knows the scale of {_some(task.columns)} only; remove it"
         )
     own = dict(zip(names, zip(*(one.tolist() for one in source.scaling()), strict=True), strict=True))
     known = dict(zip(task.columns, zip(task.center, task.spread, strict=True), strict=True))

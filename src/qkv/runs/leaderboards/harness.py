@@ -7,10 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from ...core.optional_libraries import is_installed, need
 from ...core.spec import brief, counted
-from ...generation import Generation
+from ...generation import Generation, row_seed
 from ...generation.log_likelihood import Scores, score
+from ...generation.stopping import cut_at
 from ..inference.run import Run, load
 from ..inference.uses import check
 from .shared_prompts import score_continuations
@@ -170,17 +173,26 @@ class HarnessModel(TemplateLM):  # type: ignore[misc]  # the harness has no type
         return totals
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
-        """The output for each context, which ends before the first of the task's stop strings."""
+        """Return the output for each context, which ends before the first of the task's stop strings.
+
+        As in the harness, it is the text of the new tokens alone: without the space after the context, and without unknown
+        tokens.
+        """
         results = [""] * len(requests)
+        size = 1 if self.run.roles.depend_on_length else self.batch_size
         for options, numbers in _by_options(requests).items():
             settings, stop = self._settings(json.loads(options))
             prompts = {i: self._prompt(requests[i].args[0], settings.max_new_tokens) for i in numbers}
             order = sorted(numbers, key=lambda i: -len(prompts[i]))
-            for group in self._chunks(order, "outputs", disable_tqdm, self.batch_size):
-                outputs = self.run.outputs_of([prompts[i] for i in group], settings, stop=stop)
-                for i, (output, *_) in zip(group, outputs, strict=True):
-                    results[i] = output.text
-                    self.cache_hook.add_partial("generate_until", requests[i].args, output.text)
+            for group in self._chunks(order, "outputs", disable_tqdm, size):
+                seed = settings.seed if settings.seed is not None else int(torch.randint(2**62, ()))
+                seeds = [row_seed(seed, i) for i in group] if settings.samples else None
+                generated = self.run.generated([prompts[i] for i in group], settings, stop, seeds=seeds)
+                for i, (ids, *_) in zip(group, generated.sequences, strict=True):
+                    results[i] = cut_at(
+                        self.run.words.decode([one for one in ids if one != self.run.words.unk_id]), stop
+                    )
+                    self.cache_hook.add_partial("generate_until", requests[i].args, results[i])
         return results
 
     def _prompt(self, context: str, new: int) -> list[int]:

@@ -95,7 +95,7 @@ def _with(tree: dict[str, Any], settings: Iterable[tuple[str, Any]]) -> dict[str
 
 
 def _renamed(node: dict[str, Any], path: Sequence[str], tree: dict[str, Any], root: type[Spec]) -> dict[str, Any]:
-    """A part of the tree, which stands at `path`, by qkv's names."""
+    """Return the part of the tree at `path` by qkv's names."""
     moved: dict[str, str] = {}
     result: dict[str, Any] = {}
     for key, value in node.items():

@@ -1,4 +1,4 @@
-"""Crashes of the engine, or of one of its decoders: and the rest that follows if they repeat."""
+"""Counts crashes of the engine or a decoder, and decides when requests are refused for a while."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WITHIN = 60.0  # seconds
 
 
 class Crashes:
-    """After `MOST` crashes within `WITHIN` seconds comes a rest as long, in which requests are refused."""
+    """After `MOST` crashes within `WITHIN` seconds, requests are refused for `WITHIN` seconds."""
 
     def __init__(self) -> None:
         self._times: deque[float] = deque(maxlen=MOST)

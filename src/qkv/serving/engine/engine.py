@@ -254,7 +254,7 @@ class Engine:
         alive |= {id(reading.work) for decoder in self.decoders for reading in decoder.reading}
         for one in self._running:
             if id(one) not in alive:
-                one.give_up("crashed", CRASHED)  # which says nothing, unless a fault has lost it
+                one.give_up("crashed", CRASHED)  # has an effect only if a fault lost the request
         self._running = [one for one in self._running if id(one) in alive]
 
     def _let_go(self) -> None:

@@ -17,10 +17,10 @@ from .statistics import Statistics
 
 
 class Replies:
-    """What the server answers to a conversation, computed on this thread.
+    """Computes the server's replies to a conversation on this thread.
 
-    The chunks of a prompt that an earlier turn has read are not read again. Raises ValueError where the server would answer
-    with an error.
+    Chunks of the prompt that an earlier turn has read are not read again. Raises ValueError if the server would answer with
+    an error.
     """
 
     def __init__(self, run: LoadedModel) -> None:
@@ -30,7 +30,7 @@ class Replies:
 
     @staticmethod
     def serves(run: LoadedModel, settings: Generation) -> bool:
-        """Whether replies of a run can be computed so: by a model on the CPU that reads only texts, token by token."""
+        """Return whether the engine serves a run: a text-only model on the CPU, without speculative decoding."""
         return run.model.device.type == "cpu" and not run.media and settings.speculate is None
 
     def stream(

@@ -49,7 +49,8 @@ class Library:
 
     def places(self) -> dict[str, str | Path]:
         """What is there now, by name."""
-        inside = [] if self.folder is None else [each for each in self.folder.iterdir() if each.is_dir()]
+        found = self.folder.iterdir() if self.folder is not None and self.folder.is_dir() else ()
+        inside = [each for each in found if each.is_dir()]
         return {**{each.name: each for each in inside if not each.name.startswith(".")}, **self.known}
 
 
@@ -62,8 +63,10 @@ def token_bytes(spec: ModelSpec, dtype: torch.dtype) -> int:
 
 
 def needed_bytes(models: Models, place: str | Path) -> int:
-    """The most memory that one more run takes: its weights, its prefix cache, and the keys and values of all tokens in
-    flight. Raises ValueError if there is no run."""
+    """Return an upper bound of a run's bytes: weights, prefix cache, and keys and values of all tokens in flight.
+
+    Raises ValueError if there is no run.
+    """
     spec, files = spec_of(str(place)), list(locate(str(place)).glob("*.safetensors"))
     weights = weights_bytes(spec, Decoding(torch.float32))
     if files:
@@ -89,7 +92,10 @@ async def load_model(request: Request) -> Response:
 
 
 def _loaded(models: Models, library: Library, name: str, place: str | Path) -> tuple[int, Run]:
-    """The bytes that a run needs at most, and the run. Raises `ApiError` if there is too little memory, or no whole run."""
+    """Load a run. Return an upper bound of the bytes that it needs, and the run.
+
+    Raises `ApiError` if there is too little memory, or the run can't be loaded.
+    """
     try:
         needed, free = needed_bytes(models, place), available(torch.device("cpu"))
         if free is not None and needed > free:

@@ -206,7 +206,11 @@ def test_what_does_not_fit_is_one_sentence(
             f"draws pictures of 15 × 15 pixels, .* reads {SIDE} × {SIDE}",
         ),
         ("paligemma", {"image_seq_length": 25}, "gives a picture 25 places .* makes 16 vectors of it"),
-        ("gemma3", {"do_pan_and_scan": True, "pan_and_scan_max_num_crops": 0}, "pan_and_scan_max_num_crops is 0"),
+        (
+            "gemma3",
+            {"do_pan_and_scan": True, "pan_and_scan_max_num_crops": 0},
+            "max_num_crops must be a number of at least 1, not 0",
+        ),
         ("qwen2_5_vl", {"patch_size": 14}, "has a patch_size of 14, and the model one of 4"),
         ("qwen2_5_vl", {"merge_size": 3}, "has a merge_size of 3, and the model one of 2"),
         ("qwen2_5_vl", {"temporal_patch_size": 1}, "has a temporal_patch_size of 1, and the model one of 2"),

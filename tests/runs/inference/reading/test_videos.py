@@ -210,7 +210,7 @@ def test_what_does_not_fit_is_one_sentence(
         ({"fps": 0}, "fps is a number above 0, not 0"),
         ({"fps": None, "num_frames": 2.5}, "num_frames is a whole number above 0, not 2.5"),
         ({"size": {"shortest_edge": 9, "longest_edge": 4}}, "videos have 9 to 4 pixels"),
-        ({"size": {"height": 9}}, "shortest_edge is a whole number from 1 on, not None"),
+        ({"size": {"height": 9}}, "shortest_edge must be a whole number of at least 1, not None"),
         ({"resample": 1}, "resample is 1, and videos are resized by 0"),
         ({"do_resize": False}, "do_resize, do_rescale and do_normalize are true"),
     ],

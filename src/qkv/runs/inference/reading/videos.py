@@ -1,6 +1,6 @@
-"""Videos of directories of the Hub: which pictures are read, their sizes and numbers, and what stands in their places.
+"""Videos for models in the Hub's format: which pictures are read, their sizes and values, and their placeholders.
 
-They are those of transformers' processors, to the last bit, for the same decoded pictures.
+For the same decoded pictures, the results equal those of transformers' processors bit for bit.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class VideoProcessor:
         "do_sample_frames": False,
         "max_video_tokens": 128000,
     }
-    times: ClassVar[bool] = False  # whether texts stand between pictures that say their times
+    times: ClassVar[bool] = False  # whether the text has the time of each group of pictures
 
     @classmethod
     def of(cls, folder: Path) -> VideoProcessor:
@@ -76,7 +76,7 @@ class VideoProcessor:
         whole |= {side: size.get(side) for side in ("shortest_edge", "longest_edge")}
         for key, value in whole.items():
             if type(value) is not int or value < 1:
-                raise ValueError(f"{self.where}: {key} is a whole number from 1 on, not {brief(value)}")
+                raise ValueError(f"{self.where}: {key} must be a whole number of at least 1, not {brief(value)}")
         if size["longest_edge"] < size["shortest_edge"]:
             raise ValueError(
                 f"{self.where}: videos have {size['shortest_edge']} to {size['longest_edge']} pixels; give the "
@@ -113,7 +113,7 @@ class VideoProcessor:
 
     @property
     def side(self) -> int:
-        """What the sides of pictures are multiples of."""
+        """The number of pixels of which the sides of pictures are multiples."""
         side: int = self.config["patch_size"] * self.config["merge_size"]
         return side
 
@@ -176,8 +176,8 @@ class VideoProcessor:
 
 @dataclass(frozen=True)
 class TimedProcessor(VideoProcessor):
-    """The processor of videos of Qwen3-VL: pictures are chosen from the first to the last, all of them together have from
-    `shortest_edge` to `longest_edge` pixels, and their times stand in the text."""
+    """The processor of videos of Qwen3-VL. Pictures are chosen from the first to the last. All together have from
+    `shortest_edge` to `longest_edge` pixels. The text has the time of each group."""
 
     usual: ClassVar[Mapping[str, Any]] = {
         **_SHAPE,
@@ -236,7 +236,7 @@ class TimedProcessor(VideoProcessor):
 
 @dataclass(frozen=True, eq=False)
 class VideosInPlace:
-    """What a video becomes: its numbers, and the placeholders in its place."""
+    """Turns a video into the model's input and its placeholders."""
 
     processor: VideoProcessor
     token: int
@@ -244,7 +244,7 @@ class VideosInPlace:
     around: tuple[str, str] = field(default=("<|vision_start|>", "<|vision_end|>"))
 
     def cut(self, file: object) -> list[MediaInPlace]:
-        """The video of a file; where times stand in the text, each group of its pictures. Raises ValueError."""
+        """Return the video of a file, or each group of its pictures if the text has their times. Raises ValueError."""
         processor = self.processor
         found = processor.read(file)
         numbers = processor.numbers(found.pictures)
@@ -268,8 +268,10 @@ class VideosInPlace:
 
 
 def _config_of(folder: Path) -> tuple[dict[str, Any], Path]:
-    """The settings of a directory's processor of videos, and their file. As in transformers, that of pictures counts if
-    there is no other. Raises ValueError if there is none."""
+    """Return the settings of a directory's video processor and their file.
+
+    Without a file for videos, the file for pictures is used, as in transformers. Raises ValueError if there is neither.
+    """
     whole = read_json(folder / PROCESSOR) if (folder / PROCESSOR).is_file() else None
     if isinstance(whole, dict) and isinstance(found := whole.get("video_processor"), dict):
         return found, folder / PROCESSOR

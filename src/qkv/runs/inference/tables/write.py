@@ -29,7 +29,7 @@ def is_output(path: Path) -> bool:
 
 
 def check_folder(path: Path) -> None:
-    """Raise ValueError if the folder to write files into has the name of a file, such as a table that is not written."""
+    """Raise ValueError if the output folder is named like a file, such as a table in a form that isn't written."""
     if names_a_file(path) and not path.is_dir():
         raise ValueError(f"--out is a folder, or a table that ends in {', '.join(FORMATS)}, not {brief(path)}")
 
@@ -101,7 +101,7 @@ def write_table(path: Path, table: FileTable, results: Sequence[Row | None]) -> 
 
 
 def _renamed(added: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    """Each new column with its name in the table: its own, or with a number that makes it unlike all others."""
+    """Map each new column to its name in the table: its own, or with a number if another column has this name."""
     renamed: dict[str, str] = {}
     for name in added:
         taken = {*names, *renamed.values(), *(other for other in added if other != name)}
@@ -142,7 +142,7 @@ def _cell(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A value in the types of JSON: dates as in ISO 8601, bytes in base64, decimals and all others as text."""
+    """Convert a value to JSON's types: dates to ISO 8601, bytes to base64, decimals and anything else to text."""
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, Mapping):
