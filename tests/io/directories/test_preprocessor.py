@@ -216,7 +216,7 @@ def test_pictures_fill_patches_as_in_transformers(tmp_path: Path) -> None:
         patches = found.reshape(3, rows, 4, columns, 4).transpose(1, 3, 2, 4, 0).reshape(rows * columns, -1)
         assert np.array_equal(patches, expected["pixel_values"][0][: rows * columns]), shape
     for changes, said in (
-        ({"max_num_patches": 0}, "max_num_patches is a whole number"),
+        ({"max_num_patches": 0}, "max_num_patches must be a whole number of at least 1"),
         ({"do_resize": False}, "whole patches"),
     ):
         (tmp_path / "preprocessor_config.json").write_text(json.dumps({**theirs.to_dict(), **changes}))
