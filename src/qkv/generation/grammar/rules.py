@@ -63,7 +63,7 @@ class Grammar:
     def _checked(self) -> Self:
         message = library().LLMatcher.validate_grammar(self.source)
         if message and not message.startswith("WARNING"):
-            raise ValueError(f"the grammar can't be used: {' '.join(message.split())[:300]}")
+            raise ValueError(f"the grammar is not valid: {' '.join(message.split())[:300]}")
         return self
 
     def processor(self, words: Tokenizer, vocab_size: int, ends: Sequence[int], width: int) -> AllowedTokens:
