@@ -80,4 +80,4 @@ def test_mistakes_are_one_sentence(run: Run, tmp_path: Path, capsys: pytest.Capt
     assert capsys.readouterr().out.strip() in ("red", "blue")
     assert main(["generate", "small-english", "He", "--regex", "(", "--choices", "a"]) == 2
     assert main(["generate", "small-english", "He", "--regex", "("]) == 2
-    assert "the grammar can't be used" in capsys.readouterr().err
+    assert "the grammar is not valid" in capsys.readouterr().err
