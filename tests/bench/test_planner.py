@@ -1,6 +1,7 @@
 """`python -m bench planner`: published runs are read from a file, and predicted with the kernels of their frameworks."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,18 @@ def test_a_point_has_the_layout_and_the_kernels_of_its_framework(tmp_path: Path)
     assert (mpt.layout, mpt.how, mpt.machine, mpt.model) == (same.layout, same.how, same.machine, same.model)
     assert compare(mpt, spec_of).error == compare(same, spec_of).error
     assert (llama.how, plain.how, llama.layout.recompute) == (FP8_2025, TITAN, "products")
+
+
+def test_a_model_that_is_named_alone_has_all_its_layers(tmp_path: Path) -> None:
+    point = {**LLAMA, "device": "A100 80GB x 64, FSDP", "model": "Llama 2 13B", "length": 4096, "gpus": 64}
+    (named,) = read(written(tmp_path, [point]))
+    same = replace(named, model=("llama-2-13b", {"n_layers": 40}))
+    alone, given = (compare(run, spec_of) for run in (named, same))
+    assert alone.predicted == pytest.approx(given.predicted, rel=1e-9)
+    assert alone.memory.needed == pytest.approx(given.memory.needed, rel=1e-9)
+    assert alone.memory.weights == pytest.approx(
+        4 * 13_015_864_320 / 64, rel=1e-3
+    )  # of meta-llama/Llama-2-13b-hf, fp32
 
 
 def test_parameters_that_stay_gathered_are_gathered_once(tmp_path: Path) -> None:

@@ -159,9 +159,11 @@ def markdown(rows: Sequence[PublishedComparison]) -> str:
 
 @lru_cache(maxsize=64)
 def _work(name: str, changes: tuple[tuple[str, Any], ...], length: int, make: MakeSpec) -> ModelWork:
-    """The work of a model of equal layers, from a spec with one of them."""
+    """The work of a model; one of equal layers, whose number is given, from a spec with one of them."""
     sizes = {**dict(changes), "max_positions": length}
-    layers = sizes.pop("n_layers", 32)
+    layers = sizes.pop("n_layers", None)
+    if layers is None:
+        return work(name, make(name, sizes), length)
     one = work(name, make(name, {**sizes, "n_layers": 1}), length)
     layer = one.layers[0]
     flops = one.flops + (layers - 1) * TRAINING * layer.flops
