@@ -11,10 +11,10 @@ import sys
 
 
 class Process:
-    """A server in a process of its own, on a free port."""
+    """A server in a process of its own, on a free port by default."""
 
-    def __init__(self, *arguments: str) -> None:
-        command = [sys.executable, "-m", "qkv", "serve", *arguments, "--port", "0"]
+    def __init__(self, *arguments: str, port: int = 0) -> None:
+        command = [sys.executable, "-m", "qkv", "serve", *arguments, "--port", str(port)]
         self.process = subprocess.Popen(
             command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
         )

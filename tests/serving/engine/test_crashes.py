@@ -154,6 +154,22 @@ def test_a_prompt_that_can_not_be_read_harms_no_other_of_its_model(
     assert "ZeroDivisionError" in caplog.text and "dog" not in caplog.text
 
 
+@pytest.mark.parametrize("name", ["begin", "read"])
+def test_a_request_that_a_model_refuses_is_told_why_and_no_failure(
+    name: str, engine: tuple[Engine, Decoder], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise ValueError("3 tokens at most; shorten the text")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Decoder, name, refuse)
+        one = Asked(*engine, TEXT, max_new_tokens=2)
+        assert one.done.wait(60)
+    assert one.endings[0].outcome == "refused" and one.endings[0].message == "3 tokens at most; shorten the text"
+    assert not engine[0].statistics.failures
+    assert Asked(*engine, TEXT, max_new_tokens=5).texts() == [run.generate(TEXT, max_new_tokens=5)]
+
+
 def test_a_model_rests_after_three_crashes(
     engine: tuple[Engine, Decoder], run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -220,6 +220,13 @@ REFUSED: list[tuple[str, Any, int, str]] = [
     ("embeddings", {"input": [""] * 999}, 400, "at most 256"),
     ("embeddings", {"input": "a", "dimensions": 10**6}, 400, "dimensions"),
     ("translate", {"input": "a", "options": {"beams": 3}}, 400, "num_beams"),
+    ("translate", {"input": "a", "options": {"self": 3}}, 400, "self"),
+    ("translate", {"input": "a", "options": {"num_beams": 4, "max_new_tokens": 10**9}}, 400, "room for 2,000"),
+    ("translate", {"input": ["a"] * 50, "options": {"num_samples": 99, "do_sample": True}}, 400, "fewer texts"),
+    ("translate", {"input": "a", "\ud800": 3}, 400, r"there is no field '\ud800'"),
+    ("translate", {"input": "a", "model": "\ud800"}, 404, r"there is no model '\ud800'"),
+    ("responses", {"input": []}, 400, "input: list should have at least 1 item"),
+    ("responses", {"input": "a", "text": {"format": 3}}, 400, "text.format: input should be"),
     ("classify", {"input": "a"}, 404, "does not serve"),
     ("predict", {"input": "/etc/passwd"}, 404, "does not serve"),
 ]
@@ -229,7 +236,7 @@ REFUSED: list[tuple[str, Any, int, str]] = [
 def test_what_can_not_be_answered_is_one_sentence(
     path: str, body: Any, status: int, message: str, client: TestClient, runs: dict[str, Run]
 ) -> None:
-    kinds = {"completions": "lm", "chat/completions": "chat", "embeddings": "lm", "translate": "mt"}
+    kinds = {"chat/completions": "chat", "responses": "chat", "translate": "mt"}
     if isinstance(body, dict):
         body = {"model": runs[kinds.get(path, "lm")].title, **body}
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -237,6 +244,20 @@ def test_what_can_not_be_answered_is_one_sentence(
     error = answer.json()["error"]
     assert answer.status_code == status and message in error["message"], error
     assert "\n" not in error["message"] and "Traceback" not in answer.text and len(error["message"]) < 600
+
+
+def test_what_the_model_refuses_at_its_beginning_is_the_clients_error(
+    client: TestClient, runs: dict[str, Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise ValueError(f"{runs['lm'].name} reads 3 tokens at most")
+
+    monkeypatch.setattr(type(runs["lm"].model), "start", refuse)
+    message = "lm reads 3 tokens at most"
+    answer = client.post("/v1/completions", json={"model": "lm", **LM})
+    assert answer.status_code == 400 and answer.json()["error"]["message"] == message
+    (said,) = events(client.post("/v1/completions", json={"model": "lm", **LM, "stream": True}).text)
+    assert said["error"] == answer.json()["error"]
 
 
 def test_a_request_without_a_model_takes_the_only_one_that_can(client: TestClient) -> None:

@@ -15,7 +15,8 @@ import torch
 from starlette.testclient import TestClient
 
 import qkv
-from qkv.runs.inference.run import load
+import qkv.serve
+from qkv.runs.inference.run import Run, load
 from qkv.serving.engine.decoder import Decoder
 from qkv.serving.http import loading
 from qkv.serving.http.app import build_app
@@ -161,3 +162,21 @@ def test_only_administrators_load_and_only_if_the_server_has_any(client: TestCli
     assert client.get("/v1/models", headers=ADMIN).status_code == 401
     with TestClient(build_app([load(trained_lm, device="cpu")]), "http://127.0.0.1") as plain:
         assert plain.post("/models/load", json={"model": "lm"}).status_code == 404
+
+
+def test_the_application_for_ones_own_server_takes_what_loading_needs(folder: Path, trained: Path) -> None:
+    loaded = []
+
+    def again(place: str | Path) -> Run:
+        loaded.append(Path(place).name)
+        return load(place, device="cpu")
+
+    shutil.copytree(trained, folder / "mt")
+    keys: dict[str, Any] = {"admin_keys": [ADMIN["authorization"].split()[1]], "models_dir": str(folder)}
+    app = qkv.serve.app(load(folder / "lm", device="cpu"), **keys, load=again)
+    with TestClient(app, "http://127.0.0.1", headers=ADMIN) as client:
+        assert client.post("/models/load", json={"model": "lm"}).json()["swapped"]
+        assert client.post("/models/load", json={"model": "mt"}).json()["endpoints"][0] == "/v1/translate"
+    assert loaded == ["lm", "mt"]
+    with pytest.raises(ValueError, match="need admin_keys"):
+        qkv.serve.app([], models_dir=folder)

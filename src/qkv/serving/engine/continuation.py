@@ -21,8 +21,9 @@ from .unfolding import Unfolding
 
 _log = logging.getLogger(__name__)
 
-Outcome = Literal["stop", "length", "cancelled", "error", "crashed"]
-"""`error` is a failure at this request; after `crashed` the same request may succeed."""
+Outcome = Literal["stop", "length", "cancelled", "refused", "error", "crashed"]
+"""`refused` is a request that the model can't serve, `error` a failure at this request; after `crashed` the same request may
+succeed."""
 
 
 class ChosenToken(NamedTuple):

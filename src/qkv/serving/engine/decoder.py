@@ -187,7 +187,7 @@ def _taken(continuation: Continued, chosen: Tensor | int | None) -> int | None:
         token = continuation.choose(chosen) if isinstance(chosen, Tensor) else chosen
         return token if continuation.take(token) else None
     except ValueError as error:
-        continuation.end("error", str(error))
+        continuation.end("refused", str(error))
     except Exception:
         _log.exception("a token could not be chosen")
         continuation.end("error", FAILED)

@@ -226,12 +226,19 @@ class Engine:
         work = decoder.reading[0].work
         try:
             return decoder.read()
-        except Exception:
-            self.statistics.failures += 1
-            _log.exception("a prompt could not be read")
+        except Exception as error:
             decoder.drop(work)
-            work.give_up("error", FAILED)
+            self._fail(work, error)
             return 0
+
+    def _fail(self, work: Work, error: Exception) -> None:
+        """End a request that could not begin: a ValueError says why, anything else is in the log alone."""
+        if isinstance(error, ValueError):
+            work.give_up("refused", str(error))
+            return
+        self.statistics.failures += 1
+        _log.error("a request could not begin", exc_info=error)
+        work.give_up("error", FAILED)
 
     def _safely(self, decoder: Decoder, work: Callable[[], int]) -> int:
         """Run one turn of a decoder. If it fails, its requests end and all other requests continue."""
@@ -279,10 +286,8 @@ class Engine:
                 continue
             try:
                 decoder.begin(work)
-            except Exception:
-                self.statistics.failures += 1
-                _log.exception("a request could not begin")
-                work.give_up("error", FAILED)
+            except Exception as error:
+                self._fail(work, error)
 
     def _do_jobs(self) -> None:
         if self._jobs:

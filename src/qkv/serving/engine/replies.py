@@ -57,6 +57,6 @@ class Replies:
         finally:
             self.decoder.drop(work)
         (ending,) = endings
-        if ending.outcome == "error":
+        if ending.outcome in ("refused", "error"):
             raise ValueError(ending.message)
         return ending.text

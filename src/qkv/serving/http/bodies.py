@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -65,13 +66,23 @@ async def fields(request: Request, kind: type[Fields], most: int) -> Fields:
     if unknown is not None:
         message = f"there is no field {brief(unknown)}; {nearest(unknown[:100], kind.model_fields)}"
         raise ApiError(400, message, unknown[:100])
+    return checked(kind, given)
+
+
+def checked(kind: type[Fields], given: Mapping[str, Any], names: Mapping[str, str] | None = None) -> Fields:
+    """The fields as a model of pydantic. Raises `ApiError` in one sentence that names the field.
+
+    names: what fields are called in the request, if they are called something else there.
+    """
     try:
         return kind.model_validate(given)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
+        field, *inner = map(str, first["loc"]) if first["loc"] else ("the body",)
+        place = ".".join([(names or {}).get(field, field), *inner])
         message = first["msg"].removeprefix("Value error, ")
-        raise ApiError(400, f"{place or 'the body'}: {message[:1].lower()}{message[1:]}"[:500], place or None) from None
+        message = f"{place}: {message[:1].lower()}{message[1:]}"[:500]
+        raise ApiError(400, message, place if first["loc"] else None) from None
 
 
 def parsed(body: bytes) -> Any:

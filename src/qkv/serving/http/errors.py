@@ -22,10 +22,16 @@ class ApiError(Exception):
     def content(self) -> dict[str, dict[str, str | int | None]]:
         kind = TYPES.get(self.status, "invalid_request_error" if self.status < 429 else "server_error")
         kind = "rate_limit_error" if self.status == 429 else kind
-        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.status}}
+        message, param = _whole(self.message), None if self.param is None else _whole(self.param)
+        return {"error": {"message": message, "type": kind, "param": param, "code": self.status}}
 
     def response(self) -> JSONResponse:
         return JSONResponse(self.content, self.status, self.headers)
+
+
+def _whole(text: str) -> str:
+    """A text without halves of characters (lone surrogates), which no answer can hold."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def answer(request: Request, error: Exception) -> Response:
@@ -36,5 +42,5 @@ def answer(request: Request, error: Exception) -> Response:
         sentence = {404: f"there is no {request.url.path[:200]} here", 405: f"{request.method} is not allowed here"}
         return ApiError(error.status_code, sentence.get(error.status_code, error.detail)).response()
     if isinstance(error, ValueError):
-        return ApiError(400, str(error)).response()
+        return ApiError(400, request.app.state.models.without_paths(str(error))).response()
     return ApiError(500, "the server failed at this request; its log says why").response()

@@ -52,14 +52,9 @@ class ResponseFields(Body):
         form = (self.text or {}).get("format")
         if isinstance(form, dict) and form.get("type") == "json_schema":
             form = {"type": "json_schema", "json_schema": form}
-        return ChatFields(
-            messages=messages,
-            max_tokens=self.max_output_tokens,
-            temperature=self.temperature,
-            top_p=self.top_p,
-            stream=self.stream,
-            response_format=form,
-        )
+        same = {"temperature": self.temperature, "top_p": self.top_p, "stream": self.stream}
+        chat = same | {"messages": messages, "max_tokens": self.max_output_tokens, "response_format": form}
+        return bodies.checked(ChatFields, chat, {"messages": "input", "response_format": "text.format"})
 
 
 def _message(item: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
@@ -138,6 +139,13 @@ class Models:
             next(iter(self.by_name.values())).check(path)
         raise ApiError(400, f"name the model; there is {', '.join(self.by_name)}", "model")
 
+    def without_paths(self, sentence: str) -> str:
+        """A sentence in which runs are called by their names in requests and not by their directories."""
+        for name, served in self.by_name.items():
+            for path in () if served.run.path is None else (str(served.run.path.absolute()), str(served.run.path)):
+                sentence = sentence.replace(path, name) if os.sep in path else sentence
+        return sentence
+
     def unknown(self, name: str) -> ApiError:
         known = nearest(name[:100], self.by_name) if self.by_name else "none is loaded now"
         return ApiError(404, f"there is no model {brief(name)}; {known}", "model")
@@ -204,15 +212,14 @@ class Models:
             number, event = await queue.get()
             if isinstance(event, Ending):
                 left -= 1
-                if event.outcome in ("error", "crashed"):
-                    raise _failure(event)
+                if event.outcome in ("refused", "error", "crashed"):
+                    raise self._failure(event)
             yield number, event
 
-
-def _failure(event: Ending) -> ApiError:
-    if event.outcome == "crashed":
-        return ApiError(503, event.message, headers={"retry-after": "1"})
-    return ApiError(500, event.message)
+    def _failure(self, event: Ending) -> ApiError:
+        if event.outcome == "crashed":
+            return ApiError(503, event.message, headers={"retry-after": "1"})
+        return ApiError(400 if event.outcome == "refused" else 500, self.without_paths(event.message))
 
 
 def overloaded(busy: Busy) -> ApiError:

@@ -197,8 +197,9 @@ async def translate(request: Request) -> Response:
     asked = await bodies.fields(request, TranslateFields, models.limits.body)
     served = models.find(asked.model, "/v1/translate")
     texts = checked_texts(_list(asked.input), models.limits, "input")
-    settings = served.run.settings(**asked.options)
+    settings = served.run.generation.replace(asked.options)
     if settings.num_beams > 1 or settings.speculate is not None or settings.samples:
+        _check_room(models, served, len(texts), settings)
         return await _answer(request, models, lambda: _translated(served, served.run.outputs(texts, settings)))
     works = await asyncio.to_thread(_works, served, texts, settings)
 
@@ -211,6 +212,18 @@ async def translate(request: Request) -> Response:
         return {"object": "list", "data": outputs, "model": served.name}
 
     return JSONResponse(await until_hung_up(request, all_of()))
+
+
+def _check_room(models: Models, served: Served, texts: int, settings: Generation) -> None:
+    """Raise ValueError if texts can have more new tokens than there may be in flight."""
+    each = min(settings.max_new_tokens, served.run.model.max_positions or settings.max_new_tokens)
+    rows = texts * max(settings.num_beams, settings.num_samples)
+    if rows * each > models.engine.most_tokens:
+        raise ValueError(
+            f"the request can have {rows * each:,} new tokens ({each:,} of each of {rows:,} beams or samples), and this "
+            f"server has room for {models.engine.most_tokens:,}; lower max_new_tokens, num_beams or num_samples, or send "
+            "fewer texts"
+        )
 
 
 def _works(served: Served, texts: Sequence[str], settings: Generation) -> list[Work]:

@@ -20,11 +20,11 @@ const numbers = (values) => Object.fromEntries(settings.filter((s) => values[s.n
 
 const TASKS = {
   "/v1/chat/completions": {
-    name: "Chat", streams: true, inputs: [area("text", "Message"), ...settings],
+    name: "Chat", streams: true, inputs: [area("text", "Message"), ...settings], look: (v) => [v.text],
     body: (v) => ({ messages: [...chat, { role: "user", content: v.text }], ...numbers(v), stream: true }),
   },
   "/v1/completions": {
-    name: "Continue", streams: true, inputs: [area("text", "Text", "The old man"), ...settings],
+    name: "Continue", streams: true, inputs: [area("text", "Text", "The old man"), ...settings], look: (v) => [v.text],
     body: (v) => ({ prompt: v.text, ...numbers(v), stream: true }),
   },
   "/v1/translate": {
@@ -54,7 +54,7 @@ const TASKS = {
   },
   "/v1/rerank": {
     name: "Rank", inputs: [{ name: "query", label: "Query", value: "", kind: "text" }, area("text", "Documents, one a line")],
-    body: (v) => ({ query: v.query, documents: lines(v.text) }),
+    body: (v) => ({ query: v.query, documents: lines(v.text) }), look: (v) => [v.query, ...lines(v.text)],
     show: (data) => data.results.map((one) => bar(one.document.text, one.relevance_score, number(one.relevance_score))),
   },
   "/v1/loglikelihood": {
@@ -124,7 +124,21 @@ function render() {
   code();
 }
 
+const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+function look() {
+  const given = values(), inputs = readsFiles() ? [file()?.name || "photo.png"] : (TASKS[path()].look || ((v) => lines(v.text)))(given);
+  const texts = inputs.filter((text) => text.trim());
+  const about = ["writes look.html; name the run's directory if it is not here"];
+  if (path() === "/v1/chat/completions") about.push("shows the message alone, without the chat template");
+  const command = ["qkv look", quoted(model().id), ...(texts.some((text) => text.startsWith("-")) ? ["--"] : []), ...texts.map(quoted)];
+  return [...about.map((line) => `# ${line}`), command.join(" ")].join("\n");
+}
+
 function code() {
+  if (tab === "look") {
+    $("code").textContent = look();
+    return;
+  }
   const url = location.origin + path(), bearer = $("keybox").hidden ? "" : "KEY";
   if (readsFiles()) {
     const name = file()?.name || "photo.png", kind = file()?.type || "image/png";
