@@ -22,7 +22,8 @@ from torch import Tensor
 import qkv
 from qkv.nn.layers.lora import LoRA, adapt
 from qkv.nn.layers.quantized import quantized
-from qkv.nn.models.quantized import matrices, quantize
+from qkv.nn.models.quantized.quantize import quantize
+from qkv.nn.models.quantized.select import matrices
 from qkv.nn.patterns.basic import causal, full, window
 from qkv.nn.positions.absolute import Learned
 from qkv.nn.positions.bias import ALiBi

@@ -31,7 +31,9 @@ def text() -> str:
     entries = "".join(f'    "{name}": "{module}",\n' for name, module in homes.items())
     literals = {"TransformerName": qkv.Transformer, "RecurrentName": Recurrent, "DualEncoderName": DualEncoder}
     types = "".join(_literal(name, [one for one in homes if kinds[one] is kind]) for name, kind in literals.items())
-    return f"{BEGINNING}{types}\nHOMES: dict[str, str] = {{\n{entries}}}\n"
+    without = "".join(f'    "{module}",\n' for module in sorted(MODULES.keys() - set(homes.values())))
+    homes_of = f"HOMES: dict[str, str] = {{\n{entries}}}\n"
+    return f"{BEGINNING}{types}\n{homes_of}\nWITHOUT: tuple[str, ...] = (  # modules without presets\n{without})\n"
 
 
 def _presets_in(module: str) -> dict[str, Preset]:

@@ -21,7 +21,6 @@ from .result import Generated, Hypothesis
 from .sampling import row_seed
 from .settings import Generation, GenerationOptions
 from .speculation import check_draft
-from .speculative.start import speculative_search
 from .stopping import SearchOptions, Stop
 
 
@@ -100,6 +99,8 @@ def generate(
             if settings.speculate is None:
                 hypotheses = search(model, prompts, rules, seeds=row_seeds, stream=stream)
             else:
+                from .speculative.start import speculative_search
+
                 hypotheses = speculative_search(model, prompts, rules, draft=draft, seeds=row_seeds, stream=stream)
     return _result(hypotheses, prompts, rules)
 

@@ -22,7 +22,7 @@ from qkv.nn.cost.flops import BatchShape  # noqa: E402
 from qkv.nn.cost.memory import predict  # noqa: E402
 from qkv.nn.layers.lora import LoRA, adapt  # noqa: E402
 from qkv.nn.models.build import build  # noqa: E402
-from qkv.nn.models.quantized import blank  # noqa: E402
+from qkv.nn.models.quantized.quantize import blank  # noqa: E402
 from qkv.nn.quantization.scheme import scheme_of  # noqa: E402
 from qkv.runs.train.memory_check import plan_of  # noqa: E402
 from qkv.training.objective import NextToken, SequenceToSequence  # noqa: E402

@@ -17,7 +17,8 @@ from qkv.io.directories.spec import weights_of
 from qkv.io.families import preset
 from qkv.io.hub.gguf import container
 from qkv.nn.layers.quantized import quantized
-from qkv.nn.models.quantized import dequantize, matrices
+from qkv.nn.models.quantized.dequantize import dequantize
+from qkv.nn.models.quantized.select import matrices
 from qkv.nn.positions.rope_scaling import DynamicNTK, Llama3Scaling
 from qkv.nn.positions.rotary import Rotary
 from qkv.nn.quantization.scheme import Scheme

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from qkv.nn.layers.lora import LoRA, adapt, layers
 from qkv.nn.layers.quantized import quantized
-from qkv.nn.models.quantized import quantize
+from qkv.nn.models.quantized.quantize import quantize
 from qkv.nn.quantization.scheme import Scheme
 from qkv.runs.inference.run import load
 from qkv.runs.recipes.recipe import Recipe

@@ -18,7 +18,7 @@ from ...nn.models.recurrent.model import Recurrent
 from ...nn.models.transformer import Transformer
 from ...nn.positions.base import Position
 from . import MODULES
-from .preset_names import HOMES, DualEncoderName, RecurrentName, TransformerName
+from .preset_names import HOMES, WITHOUT, DualEncoderName, RecurrentName, TransformerName
 
 Factory = Callable[..., Any]  # a Transformer's spec, or another model's
 
@@ -40,7 +40,7 @@ PRESETS: LazyTable[Preset] = LazyTable()
 
 for _name, _module in HOMES.items():
     PRESETS.later(_name, f"{__package__}.{_module}", partial(_preset_in, _name))
-for _module in MODULES.keys() - HOMES.values():  # those added since HOMES was written
+for _module in MODULES.keys() - HOMES.values() - set(WITHOUT):  # those added since HOMES was written
     PRESETS.update(presets_in(import_module(f".{_module}", __package__)))
 
 

@@ -380,3 +380,12 @@ HOMES: dict[str, str] = {
     "siglip2-base-16": "siglip",
     "siglip2-so400m-14-384": "siglip",
 }
+
+WITHOUT: tuple[str, ...] = (  # modules without presets
+    "gemma3_vision",
+    "idefics3",
+    "paligemma",
+    "qwen3_vl",
+    "qwen_vl",
+    "siglip2",
+)

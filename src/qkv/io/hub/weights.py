@@ -22,8 +22,8 @@ from ...nn.layers.quantized import QuantizedMatrix, put, quantized
 from ...nn.models.base import ModelSpec
 from ...nn.models.build import with_own_buffers
 from ...nn.models.heads.text import LanguageModelHead
-from ...nn.models.quantized import experts_of, matrices
-from ...nn.models.quantized.select import group_sizes
+from ...nn.models.quantized.parts import experts_of
+from ...nn.models.quantized.select import group_sizes, matrices
 from ...nn.models.transformer import TransformerModel
 from ...nn.quantization.methods.rtn import rtn
 from ...nn.quantization.scheme import Scheme

@@ -12,7 +12,7 @@ from ...nn.cost.flops import BatchShape
 from ...nn.cost.memory import MemorySettings, TrainingMemory
 from ...nn.layers.lora import LoRA
 from ...nn.models.base import ModelSpec
-from ...nn.models.quantized import blank
+from ...nn.models.quantized.quantize import blank
 from ...nn.quantization.scheme import scheme_of
 from ...runs.train.memory_check import plan_of
 from ...training.settings import Training

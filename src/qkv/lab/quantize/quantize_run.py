@@ -22,7 +22,7 @@ from ...io.directories.locate import is_hub
 from ...io.hub.gguf.container import is_gguf
 from ...nn.layers.quantized import check_not_quantized
 from ...nn.models.heads.sequence import SentenceVector
-from ...nn.models.quantized import Quantized
+from ...nn.models.quantized.quantize import Quantized
 from ...nn.quantization.scheme import Activations, Method, Scheme, Weights, check_method, scheme_of
 from ...runs.inference.held_out import recipe_of
 from ...runs.inference.quantization.calibration import Data, batched, text_rows

@@ -39,7 +39,6 @@ from .baselines import advice, baselines_of
 from .decoding import changed_decoding
 from .example_counts import Clock, first, goods, up_to
 from .likelihood import Likelihood, TermSums, TermValue, values_of
-from .other_data import as_trained, check_changed, notes_on_other
 
 if TYPE_CHECKING:
     from ..inference.run import Run
@@ -466,6 +465,8 @@ def evaluate_run(
     change, such as `metrics=[bleu,ter]`, and `task` settings of the task's decoding, such as `lm=words.arpa`. With
     `baselines`, simple methods are measured on the same examples.
     """
+    from .other_data import as_trained, check_changed, notes_on_other
+
     if run.recipe is None:
         raise ValueError(f"{run.name} has no recipe.yaml, which names its data; give a run that qkv trained")
     if isinstance(max_examples, int) and max_examples < 1:

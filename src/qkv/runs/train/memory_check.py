@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -13,8 +14,7 @@ from ...nn.cost.hardware import available
 from ...nn.cost.memory import Loss, MakeOptimizer, MemorySettings, ceiling, predict
 from ...nn.layers.lora import Adapter, adapt
 from ...nn.models.base import ModelSpec
-from ...nn.models.quantized import blank
-from ...nn.quantization.scheme import scheme_of
+from ...nn.quantization.scheme import Weights, scheme_of
 from ...training.gradients.accumulation import over_labels, weighed
 from ...training.mixed_precision import DTYPES, choose
 from ...training.objective import Objective, terms_of
@@ -33,7 +33,7 @@ def plan_of(
     packed: bool = False,
     padded: bool = False,
     adapter: Adapter | None = None,
-    weights: str | None = None,
+    weights: Weights | None = None,
     batch: Batch | None = None,
 ) -> MemorySettings:
     """The training settings on which memory depends, and a batch of the data if the objective needs more than token ids."""
@@ -47,10 +47,16 @@ def plan_of(
         packed=packed,
         padded=padded,
         optimizer=_optimizer(training, adapter),
-        prepare=None if weights is None else lambda model: blank(model, scheme_of(weights)),
+        prepare=None if weights is None else partial(_blank, weights),
         loss=None if objective is None else _loss(objective),
         batch=batch,
     )
+
+
+def _blank(weights: Weights, model: nn.Module) -> None:
+    from ...nn.models.quantized.quantize import blank
+
+    blank(model, scheme_of(weights))
 
 
 def _optimizer(training: Training, adapter: Adapter | None) -> MakeOptimizer:

@@ -26,7 +26,6 @@ from ...io.directories.spec import origin_of, spec_of
 from ...io.hub.gguf.container import is_gguf
 from ...nn.models.build import AnyModel
 from ...nn.models.initialization import Values
-from ...nn.models.quantized import quantize
 from ...nn.models.replace import Replaced, replace
 from ...nn.models.transformer import TransformerModel
 from ...nn.models.vocabulary import resize_outline, resize_vocabulary
@@ -148,6 +147,8 @@ def model_of(choice: ModelChoice, vocab_size: int, device: torch.device, seed: i
         model = resize_vocabulary(model, vocab_size)
     replaced = replace(model, choice.changes, seed=seed) if choice.changes else Replaced(model, ())
     if choice.weights:
+        from ...nn.models.quantized.quantize import quantize
+
         quantize(replaced.model, scheme_of(choice.weights))
     return replaced
 

@@ -20,7 +20,7 @@ from qkv.nn.attention import tap
 from qkv.nn.kernels.native import encoding as native
 from qkv.nn.models import stack
 from qkv.nn.models.fused_step import description
-from qkv.nn.models.quantized import quantize
+from qkv.nn.models.quantized.quantize import quantize
 from qkv.nn.models.transformer import TransformerModel
 from qkv.nn.quantization.scheme import Scheme
 

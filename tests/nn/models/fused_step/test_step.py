@@ -17,7 +17,8 @@ from qkv.nn.attention import tap
 from qkv.nn.kernels.native import decoding_step as native
 from qkv.nn.models import stack
 from qkv.nn.models.fused_step import reason_against
-from qkv.nn.models.quantized import dequantize, quantize
+from qkv.nn.models.quantized.dequantize import dequantize
+from qkv.nn.models.quantized.quantize import quantize
 from qkv.nn.models.transformer import TransformerModel
 from qkv.nn.quantization.scheme import Scheme
 

@@ -6,7 +6,8 @@ import torch
 from prunable_models import FAMILIES, inputs, stirred
 
 from qkv.nn.layers.quantized import quantized
-from qkv.nn.models.quantized import dequantize, quantize
+from qkv.nn.models.quantized.dequantize import dequantize
+from qkv.nn.models.quantized.quantize import quantize
 from qkv.nn.quantization.scheme import Scheme
 
 

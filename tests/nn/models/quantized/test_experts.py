@@ -11,8 +11,8 @@ from mixtures import PRESETS, batch_of, mixture
 
 import qkv
 from qkv.nn.layers.quantized import quantized
-from qkv.nn.models.quantized import quantize
 from qkv.nn.models.quantized.moments import moments
+from qkv.nn.models.quantized.quantize import quantize
 from qkv.nn.quantization.methods.rtn import rtn
 from qkv.nn.quantization.scheme import Scheme
 from qkv.runs.export.gguf import save

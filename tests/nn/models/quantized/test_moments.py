@@ -10,8 +10,8 @@ from quantizable_models import FAMILIES
 from qkv.core.batch import Batch
 from qkv.core.layout import Layout
 from qkv.nn.layers.quantized import quantized
-from qkv.nn.models.quantized import quantize
 from qkv.nn.models.quantized.moments import moments
+from qkv.nn.models.quantized.quantize import quantize
 from qkv.nn.quantization.methods.gptq import gptq
 from qkv.nn.quantization.scheme import Scheme
 

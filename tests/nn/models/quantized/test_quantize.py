@@ -13,7 +13,7 @@ import qkv
 from qkv.core.batch import Batch
 from qkv.nn.layers.lora import LoRA, adapt
 from qkv.nn.layers.quantized import quantized
-from qkv.nn.models.quantized import quantize
+from qkv.nn.models.quantized.quantize import quantize
 from qkv.nn.quantization.scheme import Scheme
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from prunable_models import stirred
 from quantizable_models import FAMILIES
 
-from qkv.nn.models.quantized import matrices
+from qkv.nn.models.quantized.select import matrices
 
 
 def test_what_is_chosen() -> None:

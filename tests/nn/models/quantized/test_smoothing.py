@@ -9,8 +9,8 @@ from prunable_models import inputs, stirred
 from quantizable_models import FAMILIES
 
 import qkv
-from qkv.nn.models.quantized import matrices
 from qkv.nn.models.quantized.parts import parts
+from qkv.nn.models.quantized.select import matrices
 from qkv.nn.models.quantized.smoothing import smoothings
 
 

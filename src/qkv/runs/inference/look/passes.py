@@ -26,21 +26,18 @@ from ....nn.models.heads.text import LanguageModel
 from ....nn.models.joint import JointIds
 from ....nn.models.stack import StackModule
 from ....nn.models.transformer import Transformer
-from ...tasks.image_text_retrieval.towers import is_picture
 from ...tasks.media import TextWithFiles
 from .. import unknown_words
 from ..classify import inputs_of
 from ..fill import fill, rows_with_masks
 from ..loaded import LoadedModel, has_towers
-from ..predict import predict
 from ..score import target_ids
-from ..towers import of_image, of_text, towers_of
 from ..uses import advice, commands, fills, kind_of, reads_text
-from .joint import JointPass, joint_pass
 from .trace_panels import ENDINGS, search_panels
 
 if TYPE_CHECKING:
     from ...tasks.captioning.task import Caption
+    from .joint import JointPass
 
 MOST_GENERATED = 64  # tokens of an output that is generated to be looked at
 _FILES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".wav", ".flac", ".mp3", ".ogg", ".mp4", ".mid", ".midi")
@@ -246,6 +243,9 @@ def tower_of(run: LoadedModel, items: Sequence[str | Path]) -> tuple[LoadedModel
     """
     if not has_towers(run):
         return run, forward_pass
+    from ...tasks.image_text_retrieval.towers import is_picture
+    from ..towers import of_image, of_text, towers_of
+
     pictures = [is_picture(str(item)) for item in items]
     if not any(pictures):
         return of_text(run), forward_pass
@@ -283,6 +283,7 @@ class _Call:
 def _predicted(run: LoadedModel, text: str) -> ForwardPass:
     """What a task's model reads for an input, recorded while it predicts: the first call of each stack."""
     from ...tasks.captioning.task import Caption  # imported here: a report that draws attention does without
+    from ..predict import predict
 
     with recorded_calls(run.model) as calls:
         (prediction, *_) = predict(run, [text])
@@ -328,6 +329,8 @@ def _captioned(run: LoadedModel, task: Caption, call: _Call, output: str, line: 
 
 def _joint(run: LoadedModel, text: str) -> ForwardPass:
     """A text with pictures and sounds, which a decoder read as one sequence, and the text that it generated."""
+    from .joint import joint_pass
+
     made = joint_pass(run, text)
     sequence = TokenSequence("text", len(made.ids), made.ids, run.words)
     return ForwardPass(made.run, {"decoder": sequence}, (("output", made.output),), _head(run), joint=made)

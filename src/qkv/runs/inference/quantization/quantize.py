@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from ....core.batch import Batch
-from ....nn.models.quantized import Quantized, dequantize, quantize, select
-from ....nn.models.quantized.quantize import Tell
+from ....nn.models.quantized import select
+from ....nn.models.quantized.dequantize import dequantize
+from ....nn.models.quantized.quantize import Quantized, Tell, quantize
 from ....nn.quantization.scheme import Activations, Method, Scheme, Weights, check_method, scheme_of
 from ..loaded import LoadedModel
 from .calibration import Data, amount, calibration
