@@ -9,7 +9,7 @@ from qkv.look.analysis.head_scores import head_scores, induction_scores
 from qkv.look.view.analysis_panels import MOST_TOKENS, head_scores_panel, lens_panel
 from qkv.nn.attention import tap
 from qkv.nn.attention.attend import attend
-from qkv.runs.inference.look import INDUCTION
+from qkv.runs.inference.look.figure import INDUCTION
 from qkv.runs.inference.run import Run
 
 

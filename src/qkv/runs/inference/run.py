@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # methods import what they need when they are called
     from ...generation.settings import GenerationOptions
     from ...io.directories.save import Format
     from ...io.directories.sentence_transformers import Pooling
+    from ...look.view.figure import Figure
     from ...nn.activations import Activations
     from ...nn.activations.intervene import Changes
     from ...nn.quantization.scheme import Scheme, Weights
@@ -52,7 +53,6 @@ if TYPE_CHECKING:  # methods import what they need when they are called
     from .classify import Classified
     from .fill import Filled
     from .loaded import TextMedia
-    from .look import Figure
     from .output import Output
     from .predict import Prediction
     from .publish.push import Pushed, PushOptions
@@ -351,8 +351,8 @@ class Run(LoadedModel):
 
     def look(self, inputs: str | Path | Sequence[str | Path], **options: Any) -> Figure:
         """Return the attention of every layer and head on each input as a figure, with the options of
-        `qkv.runs.inference.look.look`. A notebook displays it; `figure.save("page.html")` writes it."""
-        from .look import look
+        `qkv.runs.inference.look.figure.look`. A notebook displays it; `figure.save("page.html")` writes it."""
+        from .look.figure import look
 
         return look(self, inputs, **options)
 

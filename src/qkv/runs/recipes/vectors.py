@@ -7,17 +7,19 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from ...core.spec import Spec, counted
 from ...data.tokenizers.tokenizer import Tokenizer
-from ...data.vectors import word2vec_format
-from ...data.vectors.word_vectors import Vectors
 from ...nn.layers.embedding import TokenEmbedding
 from ...nn.models.base import ModelSpec
 from ...nn.models.build import build
+
+if TYPE_CHECKING:
+    from ...data.vectors.word_vectors import Vectors
 
 
 class StaticVectors(Spec):
@@ -37,6 +39,8 @@ class StaticVectors(Spec):
         """Read the vectors. Raises ValueError if they don't fit the model to build, or its tokenizer."""
         if tokenizer is None:
             raise ValueError("vectors need a model that reads tokens, and this one has no tokenizer; leave them out")
+        from ...data.vectors import word2vec_format
+
         vectors = word2vec_format.read(Path(self.path).expanduser(), encoding=self.encoding, keep_first=self.keep_first)
         _check(token_tables(build(spec, device="meta", initialized=False)), tokenizer, vectors)
         return vectors
@@ -91,7 +95,10 @@ def load_vectors(
 
     Raises ValueError if the model reads no tokens, the widths differ, or no word has a vector.
     """
-    vectors = vectors if isinstance(vectors, Vectors) else word2vec_format.read(vectors)
+    if isinstance(vectors, str | Path):
+        from ...data.vectors import word2vec_format
+
+        vectors = word2vec_format.read(vectors)
     tables = token_tables(model)
     rows = _check(tables, tokenizer, vectors)
     for table in tables:

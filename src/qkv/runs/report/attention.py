@@ -132,7 +132,7 @@ def _length(sample: Mapping[str, Any]) -> int:
 
 def _view(run: Run, sample: Mapping[str, Any]) -> InputView | None:
     """Return a sample in the form that `qkv look` shows, or None for conversations and for samples beyond the context."""
-    from ..inference.look import look
+    from ..inference.look.figure import look
 
     if sample.get("messages"):
         return None
@@ -188,7 +188,7 @@ def _ids(ids: Sequence[int | None], model: AnyModel) -> Tensor:
 
 def _of_task(story: Story, run: Run) -> Iterator[tuple[AnyPicture, InputView]]:
     """Yield the attention of the first evaluated examples, each as a picture and as a view of the page."""
-    from ..inference.look import recorded_attention
+    from ..inference.look.figure import recorded_attention
 
     recipe, task = run.recipe, run.trained_on
     if recipe is None or task is None:

@@ -11,7 +11,6 @@ from rich.console import Console
 from ...core.atomic import drop_old
 from ...core.ranks import ALONE
 from ...core.spec import counted
-from ...io.directories.adapters import save_adapter, save_merged
 from ...io.directories.layout import ADAPTER, EVALUATION, EXTREMES, SAMPLES, WEIGHTS, write_json
 from ...look.formatting import taken
 from ...nn.models.build import AnyModel
@@ -126,6 +125,8 @@ def _limit(prepared: Prepared, limit: int | None, steps: int | None) -> int | No
 
 def _deliver(model: Any, prepared: Prepared, out: Path, console: Console) -> None:
     """Save the adapter by itself, and the model with the adapter merged into its weights."""
+    from ...io.directories.adapters import save_adapter, save_merged
+
     try:
         save_adapter(model, out / ADAPTER, prepared.recipe.model.directory or "", overwrite=True)
     except ValueError as error:

@@ -10,7 +10,7 @@ from torch.nn.functional import cosine_similarity
 
 import qkv
 from qkv.nn.activations import record
-from qkv.runs.inference.look import compare
+from qkv.runs.inference.look.comparing import compare
 from qkv.runs.inference.run import Run
 
 SENSES = [

@@ -20,7 +20,7 @@ from test_predict_hub import named, of_hub
 import qkv
 from qkv.nn.models.heads.sequence import SequenceClassifier
 from qkv.nn.models.heads.text import LanguageModel
-from qkv.runs.inference.look import look
+from qkv.runs.inference.look.figure import look
 from qkv.runs.inference.run import Run, load
 
 TEXT = "Ada lives in Oslo, and Ben's tuba in Norway."

@@ -31,14 +31,7 @@ from ....nn.attention.mixer import Mixer
 from ....nn.kernels.request import Request
 from ....nn.models.transformer import TransformerModel
 from ..loaded import LoadedModel
-from .comparing import compare as compare_word
-from .comparing import with_comparison
-from .joint import media_groups
-from .neurons import neuron_panel
 from .passes import ForwardPass, TokenSequence, recorded_calls, sequence_of, tower_of
-from .patching import patching_panel
-
-__all__ = ["Figure", "look", "recorded_attention"]
 
 BESIDE = ("cross", "tower")
 """Groups of attention to other tokens than those of a model's only stack: of a source, or of the patches of pictures."""
@@ -92,6 +85,8 @@ def look(
     run, passing = tower_of(run, items)
     compared = None
     if compare:
+        from .comparing import compare as compare_word
+
         with intervene(run.model, changes) if changes else nullcontext():
             compared = compare_word(run, [str(item) for item in items], word)
         word = compared.word
@@ -102,10 +97,16 @@ def look(
             for item in items
         )
         if compared is not None:
+            from .comparing import with_comparison
+
             views = with_comparison(views, compared)
         if neuron is not None:
+            from .neurons import neuron_panel
+
             views = _with_panel(views, neuron_panel(run, neuron, texts))
         if patch is not None:
+            from .patching import patching_panel
+
             views = _with_panel(views, patching_panel(run, str(items[0]), patch, target))
     first = None if layers is None and heads is None else ((layers or [0])[0], (heads or [0])[0])
     for view in views if kind is not None else ():
@@ -140,6 +141,8 @@ def _view(
     groups = attention_groups(requests, pairs, layers, heads)
     groups += _rollouts(requests, pairs, groups)
     if passing.joint is not None:
+        from .joint import media_groups
+
         into, more = media_groups(requests, passing.joint, run, layers, heads)
         groups, named = [*into, *groups], {**named, **more}
     focus = _focus(named, word)
