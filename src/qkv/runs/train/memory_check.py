@@ -14,7 +14,7 @@ from ...nn.cost.hardware import available
 from ...nn.cost.memory import Loss, MakeOptimizer, MemorySettings, ceiling, predict
 from ...nn.layers.lora import Adapter, adapt
 from ...nn.models.base import ModelSpec
-from ...nn.quantization.scheme import Weights, scheme_of
+from ...nn.quantization.scheme import scheme_of
 from ...training.gradients.accumulation import over_labels, weighed
 from ...training.mixed_precision import DTYPES, choose
 from ...training.objective import Objective, terms_of
@@ -33,7 +33,7 @@ def plan_of(
     packed: bool = False,
     padded: bool = False,
     adapter: Adapter | None = None,
-    weights: Weights | None = None,
+    weights: str | None = None,
     batch: Batch | None = None,
 ) -> MemorySettings:
     """The training settings on which memory depends, and a batch of the data if the objective needs more than token ids."""
@@ -53,7 +53,7 @@ def plan_of(
     )
 
 
-def _blank(weights: Weights, model: nn.Module) -> None:
+def _blank(weights: str, model: nn.Module) -> None:
     from ...nn.models.quantized.quantize import blank
 
     blank(model, scheme_of(weights))
