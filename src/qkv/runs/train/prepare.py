@@ -6,7 +6,7 @@ import itertools
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from rich.console import Console
@@ -15,7 +15,6 @@ from ...core.batch import Batch
 from ...data.loader.stream import Stream, count, stream
 from ...data.source import Example
 from ...data.tokenizers.tokenizer import Tokenizer
-from ...data.vectors.word_vectors import Vectors
 from ...io.directories import sentence_transformers
 from ...io.directories.layout import TOKENIZER
 from ...io.directories.locate import locate
@@ -33,6 +32,9 @@ from .memory_check import MemoryCheck, plan_of
 from .notes import data_summary, of_the_model, of_the_task, small_splits, tuning, unknown_notes
 from .pretrained import check_base, check_trainable
 from .tokenizer import make
+
+if TYPE_CHECKING:
+    from ...data.vectors.word_vectors import Vectors
 
 SAMPLE = 8  # batches that are read to find the largest shape
 
