@@ -441,6 +441,87 @@ def test_one_module_replaces_and_removes_what_is_on_disk() -> None:
     assert not others, f"use core.atomic, so a kill or a full disk leaves the old file or the new one: {others}"
 
 
+# -- tests stand where their modules do ---------------------------------------------------------------------------------
+
+TESTED_ELSEWHERE = {
+    "cli/classify.py": "runs/inference/test_classify.py",
+    "cli/predict.py": "runs/inference/test_predict.py",
+    "cli/push.py": "runs/inference/publish/test_push.py",
+    "io/directories/weights.py": "runs/inference/test_run.py",
+    "io/families/": "io/families/test_random_configurations.py",
+    "io/hub/gguf/family_keys.py": "runs/export/test_gguf.py",
+    "io/hub/gguf/keys.py": "runs/export/test_gguf.py",
+    "io/hub/gguf/weights.py": "runs/export/test_gguf.py",
+    "io/hub/gguf/tokenizers/byte_level_bpe.py": "io/hub/gguf/tokenizers/test_read.py",
+    "io/hub/quantized/stored.py": "io/hub/quantized/test_weights.py",
+    "io/hub/weights.py": "io/directories/test_hub_load.py",
+    "io/transformers/": "ecosystem/test_transformers.py",
+    "lab/ablate/live.py": "lab/ablate/test_study.py",
+    "lab/ablate/page.py": "lab/ablate/test_study.py",
+    "lab/quantize/page.py": "lab/quantize/test_quantize_run.py",
+    "lab/tune/live.py": "lab/tune/test_study.py",
+    "lab/tune/page.py": "lab/tune/test_study.py",
+    "learn/explain/one_query.py": "learn/explain/computations/test_attention.py",
+    "look/view/rotation.py": "look/view/test_score.py",
+    "nn/kernels/flash/kernels/language.py": "nn/kernels/flash/test_flash.py",
+    "nn/kernels/native/bf16_amx.py": "nn/kernels/cpu/test_bf16_amx.py",
+    "nn/kernels/native/block_sparse.py": "nn/kernels/cpu/test_block_sparse.py",
+    "nn/kernels/native/decoding_step.py": "nn/models/fused_step/test_step.py",
+    "nn/kernels/native/encoding.py": "nn/models/fused_step/test_encoding.py",
+    "nn/models/fused_step/groups.py": "nn/models/fused_step/test_step.py",
+    "nn/models/fused_step/layers.py": "nn/models/fused_step/test_step.py",
+    "runs/export/graphs.py": "runs/export/test_onnx.py",
+    "runs/export/linear.py": "runs/export/test_onnx_states.py",
+    "runs/export/tracing.py": "runs/export/test_onnx.py",
+    "runs/inference/classify_files.py": "runs/train/test_pictures.py",
+    "runs/inference/held_out.py": "lab/prune/test_examples.py",
+    "runs/inference/look/passes.py": "runs/inference/look/test_figure.py",
+    "runs/inference/publish/directory.py": "runs/inference/publish/test_push.py",
+    "runs/inference/publish/usage.py": "runs/inference/publish/test_model_card.py",
+    "runs/inference/reading/complete.py": "runs/inference/test_run.py",
+    "runs/leaderboards/": "runs/leaderboards/test_tasks.py",
+    "runs/recipes/continued_generation.py": "io/directories/test_origin.py",
+    "runs/recipes/guess/listed.py": "runs/recipes/guess/test_guess.py",
+    "runs/tasks/denoising/": "runs/train/test_pretraining.py",
+    "runs/tasks/forecasting/predict.py": "runs/inference/test_predict.py",
+    "runs/tasks/masked_language_modeling/objective.py": "runs/train/test_pretraining.py",
+    "runs/tasks/prefix_language_modeling/metric.py": "runs/train/test_pretraining.py",
+    "runs/tasks/question_answering/predict.py": "runs/inference/test_predict.py",
+    "runs/tasks/replaced_token_detection/objective.py": "runs/train/test_pretraining.py",
+    "runs/tasks/segmentation/predict.py": "runs/inference/test_predict.py",
+    "runs/tasks/speech_recognition/task.py": "runs/tasks/speech_recognition/test_ctc.py",
+    "runs/tasks/tagging/predict.py": "runs/inference/test_predict.py",
+    "runs/train/first_files.py": "runs/train/test_train.py",
+    "serve.py": "serving/http/test_app.py",
+    "serving/http/generating.py": "serving/http/test_completions.py",
+    "training/parallel/model_parallel/": "training/parallel/test_same_steps.py",
+}
+"""Modules, and folders, whose logic is only seen through another one, and the tests that see it."""
+BRANCHES = (ast.If, ast.IfExp, ast.For, ast.While, ast.Try, ast.Match, ast.comprehension, ast.BoolOp)
+MOST_PLAIN = 10  # lines of a function without branches that is no logic
+
+
+def _has_logic(path: Path) -> bool:
+    """Whether some function branches or is longer than a few lines."""
+    functions = [node for node in ast.walk(_tree(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    bodies = [one.body[1:] if ast.get_docstring(one) else one.body for one in functions]
+    longest = max((body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0 for body in (*bodies, []))
+    return longest > MOST_PLAIN or any(isinstance(node, BRANCHES) for one in functions for node in ast.walk(one))
+
+
+def test_a_module_with_logic_has_its_tests_at_the_same_place() -> None:
+    tests = Path(__file__).parent
+    modules = [path for path in MODULES if not path.name.startswith("__") and _has_logic(path)]
+    missing = [
+        name for name in map(_named, modules) if not (tests / name).with_name(f"test_{Path(name).name}").is_file()
+    ]
+    known = {name: next((one for one in TESTED_ELSEWHERE if f"{name}/".startswith(one)), None) for name in missing}
+    homeless = [name for name, place in known.items() if place is None]
+    assert not homeless, f"write tests/FOLDER/test_NAME.py for src/qkv/FOLDER/NAME.py: {homeless}"
+    assert set(known.values()) == set(TESTED_ELSEWHERE), "one of these needs no exception any more"
+    assert all((tests / place).is_file() for place in TESTED_ELSEWHERE.values())
+
+
 # -- what errors quote ------------------------------------------------------------------------------------------------
 
 CUT_LATER = ("cli", "testing", "commands")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 import typer
-from other_options import LISTS, PAGE, TRAINING, text
+from other_options import PAGE, text
 
 import qkv
 from qkv.cli import app
@@ -42,22 +42,6 @@ def ours() -> set[str]:
         for name in inspect.signature(one).parameters
     }
     return whole | sizes | called | set(Recipe.model_fields) | set(qkv.Generation.model_fields)
-
-
-def test_every_usual_option_of_other_libraries_is_ours_or_told() -> None:
-    mine = ours()
-    missing = [name for names in LISTS for name in names.split() if name not in mine and elsewhere(name) is None]
-    assert not missing
-
-
-@pytest.mark.slow
-def test_the_lists_are_those_of_transformers() -> None:
-    transformers = pytest.importorskip("transformers")
-    named = set(vars(transformers.GenerationConfig())) - {"_from_model_config", "transformers_version"}
-    mine = ours()
-    assert not [name for name in named | set(TRAINING.split()) if name not in mine and elsewhere(name) is None]
-    fields = transformers.TrainingArguments.__dataclass_fields__
-    assert not [name for name in fields if name not in mine and elsewhere(name) is None]
 
 
 def exists(place: str) -> bool:

@@ -68,20 +68,6 @@ def test_runs_that_are_done_are_not_repeated(
     assert trained[2:] == ["position-none/seed-0"] and len(done.summary.rows) == 3
 
 
-def test_a_divergence_is_a_row(text_recipe: Path, tmp_path: Path) -> None:
-    settings = ["training.max_bad_steps=1", "training.clip_norm=null", "training.max_steps=6"]
-    ablation = Ablation.load(
-        text_recipe, settings, vary=["training.optimizer={kind: adamw, lr: 1e-3},{kind: sgd, lr: 1e38}"], seeds=1
-    )
-    done = run_ablation(ablation, tmp_path / "out", device="cpu")
-    good, bad = done.summary.rows
-    assert good.finished == (0,) and not bad.finished and bad.diverged == (0,) and not bad.metrics
-    assert "1 diverged" in (tmp_path / "out" / "table.md").read_text()
-    assert "Diverged, and left out of the means" in (tmp_path / "out" / "report.html").read_text()
-    again = run_ablation(ablation, tmp_path / "out", device="cpu", resume=True)
-    assert again.summary.rows[1].diverged == (0,)
-
-
 def test_an_interrupted_run_ends_the_ablation_without_a_report(
     text_recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,36 +100,10 @@ def test_a_directory_that_is_there(text_recipe: Path, tmp_path: Path) -> None:
         run_ablation(ablation, text_recipe.parent, device="cpu")
 
 
-def test_a_grid_too_large_for_the_time_is_refused_before_the_first_run(text_recipe: Path, tmp_path: Path) -> None:
-    ablation = Ablation.load(text_recipe, ["training.max_steps=1000000"], parts=["norm"], seeds=3)
-    with pytest.raises(ValueError, match=r"the 6 runs would take about .* more than --time 1 min; give fewer"):
-        run_ablation(ablation, tmp_path / "out", device="cpu", limit=60)
-    assert not (tmp_path / "out").exists()
-
-
 def test_missing_data_leave_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"^no training data: give data\.source"):
         run_ablation(Ablation.load("translate", vary=["position=rotary,alibi"]), tmp_path / "out", device="cpu")
     assert not (tmp_path / "out").exists()
-
-
-def test_equal_flops_give_the_smaller_model_more_steps(text_recipe: Path) -> None:
-    settings = ["training.max_steps=50"]
-    ablation = Ablation.load(text_recipe, settings, vary=["model.d_model=16,32"], seeds=1, budget="flops")
-    plan = study.make_plan(ablation, "cpu")
-    small, large = plan.forecasts.values()
-    assert small.flops is not None and large.flops is not None and small.flops == pytest.approx(large.flops, rel=0.05)
-    steps = [recipe.training.max_steps for recipe in plan.recipes.values()]
-    assert steps[0] is not None and steps[1] is not None and steps[0] > steps[1]
-
-
-def test_a_time_budget_needs_a_time(text_recipe: Path) -> None:
-    ablation = Ablation.load(text_recipe, parts=["norm"], seeds=1, budget="time")
-    with pytest.raises(ValueError, match=r"give training\.max_time=10m"):
-        study.make_plan(ablation, "cpu")
-    timed = Ablation.load(text_recipe, ["training.max_time=10m"], parts=["norm"], seeds=1, budget="time")
-    recipes = study.make_plan(timed, "cpu").recipes.values()
-    assert all(recipe.training.max_steps is None and recipe.training.max_time == 600 for recipe in recipes)
 
 
 def test_resuming_never_drops_finished_runs_from_the_tables(text_recipe: Path, tmp_path: Path) -> None:

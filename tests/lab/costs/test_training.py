@@ -68,12 +68,6 @@ def test_the_memory_of_a_task_is_measured_on_its_batches(name: str) -> None:
     assert more is not None and more.activations > 2 * costs.memory.activations
 
 
-def test_the_cache_counts_the_source() -> None:
-    spec = preset("transformer", d_model=16, n_layers=1, n_heads=2, vocab_size=30)
-    costs = of_preset("mine", spec, CPU, length=10)
-    assert costs.cache is not None and costs.cache["bf16"] == 2 * (10 + 10) * 16 * 2
-
-
 def test_a_preset_on_batches_of_its_context_at_most() -> None:
     spec = preset("gpt", d_model=16, n_layers=1, n_heads=2, vocab_size=30, max_positions=100)
     costs = of_preset("mine", spec, CPU)

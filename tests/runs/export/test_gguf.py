@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,8 @@ from qkv.io.directories.spec import weights_of
 from qkv.io.families import preset
 from qkv.io.hub.gguf import container
 from qkv.nn.layers.quantized import quantized
-from qkv.nn.models.quantized.dequantize import dequantize
-from qkv.nn.models.quantized.select import matrices
 from qkv.nn.positions.rope_scaling import DynamicNTK, Llama3Scaling
 from qkv.nn.positions.rotary import Rotary
-from qkv.nn.quantization.scheme import Scheme
 from qkv.runs.export.gguf import save
 from qkv.runs.inference.run import Run, load
 from qkv.runs.recipes.model_choice import ModelChoice
@@ -66,28 +62,6 @@ def test_q8_0_and_q4_0_keep_vectors_and_the_output(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=r"30 matrices, such as token_embd.weight, are written as f16"):
         narrow = build(preset("llama", **{**LLAMA, "d_model": 40, "d_ff": 50, "n_heads": 2}))
         save(narrow, tmp_path / "n.gguf", "q8_0")
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"), [("gpt2", "q4_0"), ("llama", "q8_0"), ("falcon 40b", "q4_0"), ("olmo2", "q8_0")]
-)
-@torch.no_grad()
-def test_quantized_files_stay_quantized(name: str, kind: str, tmp_path: Path) -> None:
-    model, origin = made(name), origin_of(name)
-    path = save(model, tmp_path / "m.gguf", kind, origin=origin)
-    back = gguf_load.load(path, torch.device("cpu"))[0]
-    codes = quantized(back)
-    formats = {path: matrix.format.name for path, matrix in codes.items()}
-    assert len(codes) == len(matrices(model, embeddings=True, head=True))
-    assert formats["decoder.blocks.0.attention.q"] == ("int8" if kind == "q8_0" else "int4")
-    dense = copy.deepcopy(back)
-    dequantize(dense)
-    ids = torch.randint(96, (2, 20), generator=torch.Generator().manual_seed(1))
-    torch.testing.assert_close(back(ids), dense(ids), rtol=1e-4, atol=1e-4)
-    again = save(back, tmp_path / "again.gguf", origin=origin)
-    assert again.read_bytes() == path.read_bytes()
-    rounded = gguf_load.load(path, torch.device("cpu"), scheme=Scheme(weights="nf4", group_size=16))[0]
-    assert quantized(rounded)["decoder.blocks.0.attention.q"].format.name == "nf4"
 
 
 @pytest.mark.parametrize(("weights", "kind"), [("int8", "q8_0"), ("int4", "q4_0")])

@@ -88,15 +88,6 @@ def test_names_and_files_are_optimums(lm: tuple[Run, Path]) -> None:
     assert json.loads((folder / "config.json").read_text())["model_type"] == "gpt2"
 
 
-def test_nothing_is_written_where_the_graphs_are_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onnx.verification, "error", lambda model, graphs: 0.5)
-    monkeypatch.setattr(onnx, "traced", lambda graph: None)
-    monkeypatch.setattr(onnx, "_translate", lambda *arguments: None)
-    with pytest.raises(ValueError, match=r"differ from the model's by 5\.0e-01 .* nothing was written"):
-        onnx.to_onnx(Run(built("gpt2", max_positions=32), None), tmp_path / "out")
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.slow
 def test_int8_is_smaller_and_says_its_error(tmp_path: Path) -> None:
     model = built("gpt2", max_positions=32, d_model=128)
@@ -141,16 +132,6 @@ def test_exported_decoders_generate_the_same_tokens(name: str, tmp_path: Path) -
     preset, sizes = DECODERS[name]
     model = built(preset, **sizes)
     assert onnx.to_onnx(Run(model, None), tmp_path / "out").error < 1e-4
-    wanted = [row[0] for row in generate(model, PROMPTS, max_new_tokens=12).sequences]
-    assert continued(tmp_path / "out", PROMPTS, 12) == wanted
-
-
-@pytest.mark.slow
-def test_latent_attention(tmp_path: Path) -> None:
-    latent = {"kind": "latent-attention", "n_heads": 4, "d_head": 8, "d_rotary": 4, "d_latent": 16}
-    spec = built("gpt2", max_positions=32, position="rotary").spec.replace({"decoder.blocks.*.attention": latent})
-    model = qkv.build(spec, seed=5).eval()
-    onnx.to_onnx(Run(model, None), tmp_path / "out")
     wanted = [row[0] for row in generate(model, PROMPTS, max_new_tokens=12).sequences]
     assert continued(tmp_path / "out", PROMPTS, 12) == wanted
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import io
-import json
-import sys
 from pathlib import Path
 
 import pytest
 from run_tiny import LANGUAGE_MODEL, write_text
-from test_predict_hub import TAGS, named, of_hub, transformers
+from test_predict_by_head import TAGS, named, of_hub, transformers
 
-from qkv.cli import main
 from qkv.runs.inference.run import load
 from qkv.runs.recipes.recipe import Recipe
 from qkv.runs.train.train import train
@@ -46,32 +42,6 @@ def test_each_mask_of_a_text_is_filled_by_its_likeliest_token(tmp_path: Path) ->
     assert len(best) == ids.count(4) == 3 and all(len(mask) == 5 for mask in first.masks)
     assert run.fill([text, "[MASK]"])[0].masks[0][0].probability == pytest.approx(first.masks[0][0].probability)
     assert len(run.fill(["[MASK]"], top_k=1000)[0].masks[0]) == run.model.vocab_size
-
-
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    *_, run = of_hub(tmp_path, "BertForMaskedLM")
-    assert main(["fill", str(tmp_path), "--top-k", "2", "--json", *TEXTS[:2], " "]) == 0
-    one, two, blank = map(json.loads, capsys.readouterr().out.splitlines())
-    assert (one["text"], one["filled"]) == (TEXTS[0], run.fill(TEXTS)[0].text)
-    assert [len(mask) for mask in two["masks"]] == [2, 2, 2]
-    assert set(two["masks"][0][0]) == {"token", "id", "probability"}
-    assert blank == {"text": " ", "filled": None, "masks": []}
-    lines = f"{TEXTS[0]}\n\n{TEXTS[1]}\n".encode()
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
-    assert main(["fill", str(tmp_path)]) == 0
-    printed = capsys.readouterr().out.split("\n")
-    assert printed[0].endswith(f"\t{one['filled']}") and printed[1] == "" and len(printed) == 1 + 1 + 3 + 1
-    for given, said in (
-        ("no mask", "text 1, 'no mask': it has no mask; write [MASK] in place of a token"),
-        ("[MASK] ada" * 40, "context of 32"),
-    ):
-        assert main(["fill", str(tmp_path), given]) == 2
-        assert said in capsys.readouterr().err
-    assert main(["fill", str(tmp_path), "[MASK]", "", "no"]) == 2
-    told = capsys.readouterr()
-    assert "text 3, 'no': it has no mask" in told.err and not told.out
-    assert main(["fill", str(tmp_path), "[MASK]", "--top-k", "0"]) == 2
-    assert "top_k must be at least 1, not " in capsys.readouterr().err
 
 
 def test_a_run_trained_here_fills_its_own_mask(tmp_path: Path) -> None:

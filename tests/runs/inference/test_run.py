@@ -142,22 +142,6 @@ def test_an_unfinished_run_says_how_to_continue(copied: Path) -> None:
         load(copied)
 
 
-def test_what_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="there is no run directory"):
-        load(tmp_path / "none")
-    with pytest.raises(
-        ValueError, match=r"is not a run directory, because it has no config\.json; name one that `qkv train`"
-    ):
-        load(tmp_path)
-    (tmp_path / "one").mkdir()
-    (tmp_path / "one" / "model.safetensors").touch()
-    with pytest.raises(ValueError, match=r"is not a run directory.*; name one inside it, such as \S+one"):
-        load(tmp_path)
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match="is a file"):
-        load(tmp_path / "file")
-
-
 def test_devices_that_the_machine_lacks(trained: Path) -> None:
     with pytest.raises(ValueError, match="there is no device 'gpu'"):
         load(trained, device="gpu")
@@ -215,16 +199,6 @@ def test_a_task_that_a_model_cannot_do_is_told_before_it_is_saved() -> None:
         ValueError, match="the task 'translate' is not one for this model; there is answer, continue, read"
     ):
         Run(model, None, task="translate")
-
-
-def test_a_part_that_nobody_has_defined_here_is_told_with_what_to_do(tmp_path: Path) -> None:
-    from qkv.io.directories.run_config import read_config
-
-    spec = qkv.preset("gpt2", vocab_size=7, d_model=8, n_layers=1, n_heads=2).to_dict()
-    spec["decoder"]["norm"] = {"kind": "half-test"}
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "qkv", "task": "continue", "qkv": spec}))
-    with pytest.raises(ValueError, match=r"there is no norm 'half-test'; .*import its module, then call qkv\.load"):
-        read_config(tmp_path / "config.json")
 
 
 def test_a_run_is_read_in_one_line_and_in_a_notebook(trained: Path) -> None:

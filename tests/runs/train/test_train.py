@@ -342,18 +342,6 @@ def test_a_run_of_two_epochs_reads_every_example_twice(tmp_path: Path) -> None:
     assert len(evaluated) == 2
 
 
-def test_a_quick_check_decodes_few_examples_and_says_how_to_have_all(tmp_path: Path) -> None:
-    sizes = [text for text in TINY if not text.startswith("data.")]
-    settings = [*sizes, "data.train=300", "data.test=300", "data.validation=300", "training.max_steps=3"]
-    out = io.StringIO()
-    recipe = Recipe.load("reverse", settings)
-    done = train(recipe, tmp_path / "run", device="cpu", console=Console(file=out, width=300))
-    assert done.evaluation is not None and (done.evaluation.examples, done.evaluation.available) == (28, 300)
-    assert "Evaluated on 28 of 300 examples of the test split, because training took only 3 steps" in out.getvalue()
-    assert f"qkv eval {tmp_path / 'run'} --max-examples all" in out.getvalue()
-    assert "Evaluations during training take 28 of 300 examples" in out.getvalue()
-
-
 def test_a_training_begins_by_saying_what_it_does_and_shows_its_first_example(tmp_path: Path) -> None:
     (tmp_path / "pairs.tsv").write_text("".join(f"{n} cats\t{n} Katzen\n" for n in range(1, 200)), encoding="utf-8")
     out = io.StringIO()

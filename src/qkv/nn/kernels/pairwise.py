@@ -81,6 +81,8 @@ def _view(numbers: tuple[Tensor, ...]) -> View:
 
 
 def _is_plain(target: Any) -> bool:
+    if not isinstance(target, torch._ops.OpOverload):
+        return False  # such as an item of a tuple
     return torch.Tag.pointwise in target.tags or target.overloadpacket in _PLAIN
 
 

@@ -103,12 +103,6 @@ def test_a_head_is_left_out_with_a_word(tmp_path: Path) -> None:
     assert torch.equal(load(path, "cpu").model.hidden(ids), run.model.hidden(ids))
 
 
-def test_cased_tokenizers_keep_their_case(tmp_path: Path) -> None:
-    run = load(encoder("bert", tmp_path / "hub", lowercase=False), "cpu")
-    again = load(written(run, tmp_path / "m.gguf"), "cpu")
-    assert again.encode("The the é e") == run.encode("The the é e") != run.encode("the the e e")
-
-
 @pytest.mark.parametrize(
     "changes, said",
     [

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import run_untrained
-import test_predict_hub
+import test_predict_by_head
 import torch
 from hub_pairs import save_hub_pair
 from PIL import Image
-from test_predict_hub import named, of_hub
+from test_predict_by_head import named, of_hub
 
 import qkv
 from qkv.nn.models.heads.sequence import SequenceClassifier
@@ -91,7 +91,7 @@ def test_weights_of_an_encoder_decoder_match_transformers(name: str, tmp_path: P
 def test_a_word_alone_in_a_sentence_of_the_paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What "it" attends to, and what "street", of three pieces, does (Vaswani et al. 2017, figures 3 to 5)."""
     vocabulary = "[PAD] [UNK] [CLS] [SEP] [MASK] the animal didn ' t cross str ##e ##et because it was too tired"
-    monkeypatch.setattr(test_predict_hub, "WORDS", vocabulary)
+    monkeypatch.setattr(test_predict_by_head, "WORDS", vocabulary)
     *_, run = of_hub(tmp_path, "BertModel", vocab_size=len(vocabulary.split()))
     for word, spelt in (("it", ["it"]), ("street", ["str", "##e", "##et"]), ("Animal", ["animal"])):
         (view,) = run.look(ANIMAL, word=word).views

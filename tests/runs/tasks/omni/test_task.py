@@ -2,11 +2,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 import qkv
@@ -15,34 +13,11 @@ from qkv.data.any_digits import AnyDigits
 from qkv.data.media import audio
 from qkv.data.readers.jsonl import JsonLines
 from qkv.data.task import Item, RandomContext
-from qkv.data.tokenizers.tokenizer import Tokenizer, train
-from qkv.data.tokenizers.training.words_chars_bytes import Word
+from qkv.data.tokenizers.tokenizer import Tokenizer
 from qkv.io.families import preset
-from qkv.runs.tasks.omni.baseline import ridge_by_rule
-from qkv.runs.tasks.omni.numbers import PictureNumbers, SeriesNumbers, SoundNumbers
 from qkv.runs.tasks.omni.task import Omni
 
-SIZES: dict[str, Any] = {"image": (8, 8), "patch": (4, 4), "channels": 1, "sound": (8, 16), "sound_patch": 4}
-SIZES |= {"series": 48, "series_patch": 8, "d_model": 16, "n_layers": 1, "n_heads": 2, "d_ff": 16}
-TEMPLATE = "{{ eos_token }}{% for message in messages %}{{ message.content ~ eos_token }}{% endfor %}"
 STILL = RandomContext(np.random.default_rng(0), False)
-
-
-@pytest.fixture(scope="module")
-def source() -> AnyDigits:
-    return AnyDigits(train=60, length=48, sounds={"kind": "made-speech", "shortest": 1, "longest": 1, "train": 40})
-
-
-@pytest.fixture(scope="module")
-def tokenizer(source: AnyDigits) -> Tokenizer:
-    spec = Word(special=Omni.special, chat_template=TEMPLATE, bos=None)
-    return train(spec, [text for one in source.examples() for text in Omni().texts(one)])
-
-
-@pytest.fixture(scope="module")
-def task(source: AnyDigits, tokenizer: Tokenizer) -> Omni:
-    inputs = preset("joint", vocab_size=tokenizer.vocab_size, **SIZES).output.embedding
-    return Omni(sound=SoundNumbers(mask=0.0)).resolve(source, tokenizer, inputs)
 
 
 def test_media_stand_between_the_words_and_answers_are_learned(
@@ -129,35 +104,6 @@ def test_a_model_of_text_alone_names_the_part(tokenizer: Tokenizer) -> None:
     messages = [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image", "path": "a.png"}]}]
     with pytest.raises(ValueError, match="message 0, part 1, is of the type image, and this model reads text alone"):
         tokenizer.chat.prompt(messages)
-
-
-def test_numbers_of_media() -> None:
-    pixels = np.arange(64, dtype=np.uint8).reshape(1, 8, 8)
-    picture = PictureNumbers(size=(8, 8), mean=(0.5,), std=(0.25,))
-    np.testing.assert_allclose(picture(pixels), (pixels / 255 - 0.5) / 0.25, rtol=1e-5)
-    shifted = [picture.replace({"shift": 1})(pixels, np.random.default_rng(i)) for i in range(9)]
-    assert {one.shape for one in shifted} == {(1, 8, 8)} and len({one.tobytes() for one in shifted}) > 2
-    wave = np.sin(np.arange(900) / 3).astype(np.float32)
-    sound = SoundNumbers(size=(8, 16), rate=8000, mean=(0.0,), std=(2.0,))
-    padded = np.pad(wave, ((1280 - 900) // 2, (1280 - 900) // 2))
-    wanted = audio.log_mel(torch.from_numpy(padded)[None], 8000, n_mels=8, n_fft=256, hop=80).numpy() / 2
-    np.testing.assert_allclose(sound((wave, 8000)), wanted, atol=1e-6)
-    assert sound((lambda: wave, 8000)).shape == (1, 8, 16) == sound((np.tile(wave, 4), 8000)).shape
-    series = SeriesNumbers(size=(1, 6), mean=(1.0,), std=(2.0,))
-    assert series([3.0, 1.0]).tolist() == [[[1.0, 0.0, 0.5, 0.5, 0.5, 0.5]]] and series(range(9)).shape == (1, 1, 6)
-    for wrong in ([], [float("nan")], "a"):
-        with pytest.raises(ValueError, match="a series is a list of numbers"):
-            series(wrong)
-
-
-def test_the_baseline_reads_digits_and_adds(task: Omni, source: AnyDigits) -> None:
-    makers = {name: getattr(task, name) for name in task.media}
-    examples = list(source.examples("test"))[:60]
-    (found,) = ridge_by_rule(source, examples, makers)
-    assert 0.25 < found.metrics["exact"] < 1.0
-    words = source.replace({"forms": ("word",)})
-    (known,) = ridge_by_rule(words, list(words.examples("test"))[:20], makers)
-    assert known.metrics["exact"] == 1.0 and ridge_by_rule(JsonLines(), examples, makers) == []
 
 
 def test_other_models_are_refused_in_one_sentence(source: AnyDigits, tokenizer: Tokenizer) -> None:

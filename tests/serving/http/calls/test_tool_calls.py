@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,29 +12,8 @@ import pytest
 from starlette.testclient import TestClient
 
 import qkv.serve
-from qkv.data.tokenizers.tokenizer import Tokenizer
 from qkv.runs.inference.run import load
-from qkv.serving.http.calls.forms import CallForm, ToolCall, functions
-from qkv.serving.http.calls.streams import CallStream, JsonEnd
 
-CALLS = {
-    "hermes": """{% if message.content %}{{ message.content }}{% endif %}{% for call in message.tool_calls or [] %}
-<tool_call>
-{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}
-</tool_call>{% endfor %}""",
-    "llama": """{% if message.tool_calls %}
-{%- if message.tool_calls | length > 1 %}{{ raise_exception("one call") }}{% endif %}
-{%- set call = message.tool_calls[0].function %}{"name": "{{ call.name }}", "parameters": {{ call.arguments | tojson }}}
-{%- else %}{{ message.content }}{% endif %}""",
-    "mistral": """{% if message.tool_calls %}[TOOL_CALLS][{% for call in message.tool_calls %}
-{%- set own = call.function %}{"name": "{{ own.name }}", "arguments": {{ own.arguments | tojson }}, "id": "{{ call.id }}"}
-{%- if not loop.last %}, {% endif %}{% endfor %}]{% else %} {{ message.content }}{% endif %}""",
-    "none": "{{ message.content }}",
-    "unknown": "{{ message.content }}{% for c in message.tool_calls %}<call>{{ c.function }}{% endfor %}{# tools #}",
-}
-LISTED = "{% if tools %}{% for tool in tools %}{{ tool.function.name }} {% endfor %}{% endif %}"
-AROUND = """{% for message in messages %}{{ message.role }}: CALLS{{ eos_token }}
-{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}{% if shouts %}!{% endif %}"""
 PLACES = {"type": "object", "properties": {"place": {"enum": ["Oslo", "Rome"]}, "days": {"enum": [1, 2]}}}
 PLACES |= {"required": ["place", "days"], "additionalProperties": False}
 TOOLS = [
@@ -48,18 +26,6 @@ ASKED: dict[str, Any] = {
     "temperature": 1.0,
     "max_tokens": 130,
 }
-
-
-@pytest.fixture(scope="module")
-def paths(tmp_path_factory: pytest.TempPathFactory, trained_lm: Path) -> dict[str, Path]:
-    """The same language model with templates that write calls in several forms."""
-    folder, made = tmp_path_factory.mktemp("templates"), {}
-    for name, call in CALLS.items():
-        made[name] = folder / name
-        shutil.copytree(trained_lm, made[name])
-        template = ("" if name == "none" else LISTED) + AROUND.replace("CALLS", call)
-        (made[name] / "chat_template.jinja").write_text(template, encoding="utf-8")
-    return made
 
 
 @pytest.fixture(scope="module")
@@ -183,79 +149,3 @@ def test_what_can_not_be_asked_of_tools_is_one_sentence(
 def test_tools_without_a_choice_of_them_are_left_out(client: TestClient) -> None:
     choice = ask(client, model="hermes", tool_choice="none", max_tokens=3)
     assert "tool_calls" not in choice["message"]
-
-
-def test_forms_are_read_from_templates(paths: dict[str, Path]) -> None:
-    forms = {name: CallForm.of(Tokenizer.load(paths[name])) for name in ("hermes", "llama", "mistral")}
-    assert {name: form.trigger for name, form in forms.items()} == {
-        "hermes": "<tool_call>",
-        "llama": "",
-        "mistral": "[TOOL_CALLS][",
-    }
-    assert forms["mistral"].between == ", " and forms["mistral"].closing == "]" and forms["llama"].between is None
-    text = 'Wait.\n<tool_call>\n{"name": "f", "arguments": {"a": {"b": "}"}}}\n</tool_call>\n'
-    text += '<tool_call>\n{"name": "g", "arguments": {"c'
-    calls = [ToolCall("f", '{"a": {"b": "}"}}'), ToolCall("g", '{"c')]
-    assert forms["hermes"].read(text) == ("Wait.", calls)
-    assert forms["llama"].read('{"name": "f", "parameters": {}}') == ("", [ToolCall("f", "{}")])
-    assert forms["llama"].read('{"names": 1}')[1] == []
-    assert functions([{"function": {"name": "f"}}])[0].parameters["additionalProperties"] is False
-
-
-REPLIES = {
-    "hermes": [
-        'Wait.\n<tool_call>\n{"name": "f", "arguments": {"a": {"b": "}\\"é"}}}\n</tool_call>\n'
-        '<tool_call>\n{"name": "g", "arguments": {"c": [1, {"d": "\\\\"}]}}\n</tool_call>',
-        "a < b, and a <tool is no call  \n",
-        'I ask. <tool_call>{"name": "f", "arguments": {"a": "cut of',
-    ],
-    "llama": ['{"name": "f", "parameters": {"a": 1}}', '{"names": 1}', " plain text ", '{"name": "f", "parame'],
-    "mistral": ['[TOOL_CALLS][{"name": "f", "arguments": {}}, {"name": "g", "arguments": {"x": "[]"}}]', "[TOOL"],
-}
-
-
-@pytest.mark.parametrize("name", list(REPLIES))
-@pytest.mark.parametrize("stop", [(), ("cut", "}}]")])
-def test_a_stream_tells_what_the_whole_reply_says(name: str, stop: tuple[str, ...], paths: dict[str, Path]) -> None:
-    words = Tokenizer.load(paths[name])
-    form = CallForm.of(words)
-    for text in REPLIES[name]:
-        ids = words.encode(text)
-        said, calls = form.read(form.spelled(words, ids, stop))
-        for size in (1, 3, 1000):
-            stream, content, told = CallStream(form, words, stop), "", list[list[str]]()
-            pieces = [(ids[i : i + size], False) for i in range(0, len(ids), size)]
-            for piece, is_end in [*pieces, (ids, True)]:
-                before = content
-                delta = stream.delta(piece, is_end)
-                content += delta.get("content", "")
-                for change in delta.get("tool_calls", []):
-                    if change["index"] == len(told):
-                        told.append([change["function"]["name"], ""])
-                    told[change["index"]][1] += change["function"]["arguments"]
-            assert said.startswith(before) and content == said, (text, size)
-            assert [ToolCall(*one) for one in told] == calls and stream.calls == len(calls), (text, size)
-
-
-def test_a_streamed_call_costs_time_in_proportion_to_its_length(
-    paths: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    words, decoded = Tokenizer.load(paths["hermes"]), [0]
-    form, decode = CallForm.of(words), Tokenizer.decode
-    counted = lambda self, ids, *rest: decoded.__setitem__(0, decoded[0] + len(ids)) or decode(self, ids, *rest)  # noqa: E731
-    monkeypatch.setattr(Tokenizer, "decode", counted)
-    text = '<tool_call>\n{"name": "f", "arguments": {"a": "' + "the cat " * 500
-    ids, stream = words.encode(text), CallStream(form, words, ())
-    told = [stream.delta([token], False) for token in ids]
-    assert "".join(c["function"]["arguments"] for d in told for c in d.get("tool_calls", [])).endswith("the cat ")
-    assert decoded[0] < 8 * len(ids)
-    assert all(len(held) < 3000 for held in (stream._pending, stream._spelling._held))
-
-
-def test_the_end_of_a_value_is_found_in_pieces() -> None:
-    for text, length in (('{"a": "}\\"\\\\"}, x', 14), ('"a, b" ', 6), ("[[], {}]]", 8), ("12, ", 2), ('{"a', 3)):
-        for cut in range(1, len(text)):
-            end = JsonEnd()
-            first, is_whole = end.of(text[:cut])
-            second = 0 if is_whole else end.of(text[cut:])[0]
-            assert first + second == length, (text, cut)

@@ -16,14 +16,17 @@ lithuanian, la latin, mi maori, ml malayalam, cy welsh, sk slovak, te telugu, fa
 serbian, az azerbaijani, sl slovenian, kn kannada, et estonian, mk macedonian, br breton, eu basque, is icelandic, hy
 armenian, ne nepali, mn mongolian, bs bosnian, kk kazakh, sq albanian, sw swahili, gl galician, mr marathi, pa punjabi
 panjabi, si sinhala sinhalese, km khmer, sn shona, yo yoruba, so somali, af afrikaans, oc occitan, ka georgian, be
-belarusian, tg tajik, sd sindhi, gu gujarati, am amharic, yi yiddish, lo lao, uz uzbek, fo faroese, ht haitian, ps
-pashto pushto, tk turkmen, nn nynorsk, mt maltese, sa sanskrit, lb luxembourgish letzeburgesch, my myanmar burmese, bo
-tibetan, tl tagalog, mg malagasy, as assamese, tt tatar, haw hawaiian, ln lingala, ha hausa, ba bashkir, jw javanese, su
-sundanese, yue cantonese
+belarusian, tg tajik, sd sindhi, gu gujarati, am amharic, yi yiddish, lo lao, uz uzbek, fo faroese, ht haitian
+haitian_creole, ps pashto pushto, tk turkmen, nn nynorsk, mt maltese, sa sanskrit, lb luxembourgish letzeburgesch, my
+myanmar burmese, bo tibetan, tl tagalog, mg malagasy, as assamese, tt tatar, haw hawaiian, ln lingala, ha hausa, ba
+bashkir, jw javanese, su sundanese, yue cantonese
 """
 
 CODES: dict[str, str] = {
-    name: code for entry in _NAMES.replace("\n", " ").split(",") for code, *names in [entry.split()] for name in names
+    name.replace("_", " "): code
+    for entry in _NAMES.replace("\n", " ").split(",")
+    for code, *names in [entry.split()]
+    for name in names
 }
 """The code of each language, by its names in lower case."""
 

@@ -1,0 +1,42 @@
+"""Endpoints of encoders and translators: the numbers and texts of a run's methods."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+from qkv.runs.inference.run import Run
+
+
+def test_translations_with_and_without_beams(client: TestClient, runs: dict[str, Run]) -> None:
+    run, texts = runs["mt"], ["a b c", "f"]
+    for beams in (1, 3):
+        body = {"input": texts, "options": {"num_beams": beams}}
+        data = client.post("/v1/translate", json=body).json()["data"]
+        assert [one["text"] for one in data] == run.generate(texts, num_beams=beams)
+
+
+def test_embeddings_ranks_scores_and_likelihoods(client: TestClient, runs: dict[str, Run]) -> None:
+    run, texts = runs["lm"], ["the cat", "a dog is"]
+    want = run.embed_array(texts)
+    body: dict[str, Any] = {"model": run.title, "input": texts}
+    data = client.post("/v1/embeddings", json=body).json()["data"]
+    assert np.allclose([one["embedding"] for one in data], want)
+    coded = client.post("/v1/embeddings", json=body | {"encoding_format": "base64"}).json()["data"]
+    numbers = np.frombuffer(base64.b64decode(coded[1]["embedding"]), "<f4")
+    assert np.array_equal(numbers, np.array(data[1]["embedding"], np.float32)) and np.allclose(numbers, want[1])
+    short = client.post("/v1/embeddings", json=body | {"dimensions": 4}).json()["data"][0]["embedding"]
+    assert len(short) == 4 and np.linalg.norm(short) == pytest.approx(1)
+    wanted = run.similarity(["the cat"] * 2, ["a dog", "the cat"])
+    body = {"model": run.title, "query": "the cat", "documents": ["a dog", {"text": "the cat"}], "top_n": 1}
+    (best,) = client.post("/v1/rerank", json=body).json()["results"]
+    assert best["index"] == int(np.argmax(wanted)) and best["relevance_score"] == pytest.approx(max(wanted))
+    body = {"model": run.title, "text_1": "the cat", "text_2": ["a dog", "the cat"]}
+    scores = client.post("/v1/score", json=body).json()["data"]
+    assert [one["score"] for one in scores] == pytest.approx(wanted)
+    (found,) = client.post("/v1/loglikelihood", json={"model": run.title, "input": "the cat"}).json()["data"]
+    assert found["log_likelihood"] == pytest.approx(run.score("the cat").log_likelihood)
