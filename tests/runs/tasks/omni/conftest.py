@@ -13,11 +13,14 @@ from qkv.io.families import preset
 from qkv.runs.tasks.omni.numbers import SoundNumbers
 from qkv.runs.tasks.omni.task import Omni
 
-SIZES: dict[str, Any] = {"image": (8, 8), "patch": (4, 4), "channels": 1, "sound": (8, 16), "sound_patch": 4}
-
-SIZES |= {"series": 48, "series_patch": 8, "d_model": 16, "n_layers": 1, "n_heads": 2, "d_ff": 16}
-
 TEMPLATE = "{{ eos_token }}{% for message in messages %}{{ message.content ~ eos_token }}{% endfor %}"
+
+
+@pytest.fixture(scope="session")
+def sizes() -> dict[str, Any]:
+    """Sizes of a small joint model."""
+    media = {"image": (8, 8), "patch": (4, 4), "channels": 1, "sound": (8, 16), "sound_patch": 4}
+    return {**media, "series": 48, "series_patch": 8, "d_model": 16, "n_layers": 1, "n_heads": 2, "d_ff": 16}
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +35,6 @@ def tokenizer(source: AnyDigits) -> Tokenizer:
 
 
 @pytest.fixture(scope="session")
-def task(source: AnyDigits, tokenizer: Tokenizer) -> Omni:
-    inputs = preset("joint", vocab_size=tokenizer.vocab_size, **SIZES).output.embedding
+def task(source: AnyDigits, tokenizer: Tokenizer, sizes: dict[str, Any]) -> Omni:
+    inputs = preset("joint", vocab_size=tokenizer.vocab_size, **sizes).output.embedding
     return Omni(sound=SoundNumbers(mask=0.0)).resolve(source, tokenizer, inputs)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -106,11 +107,13 @@ def test_a_model_of_text_alone_names_the_part(tokenizer: Tokenizer) -> None:
         tokenizer.chat.prompt(messages)
 
 
-def test_other_models_are_refused_in_one_sentence(source: AnyDigits, tokenizer: Tokenizer) -> None:
+def test_other_models_are_refused_in_one_sentence(
+    source: AnyDigits, tokenizer: Tokenizer, sizes: dict[str, Any]
+) -> None:
     with pytest.raises(ValueError, match="needs a model that reads media between tokens"):
         Omni().resolve(source, tokenizer, preset("gpt2", vocab_size=9).output.embedding)
     small = AnyDigits(forms=("word",), train=9)
-    inputs = preset("joint", vocab_size=tokenizer.vocab_size, **SIZES).output.embedding
+    inputs = preset("joint", vocab_size=tokenizer.vocab_size, **sizes).output.embedding
     with pytest.raises(ValueError, match="the training data have no image, and the model reads some"):
         Omni().resolve(small, tokenizer, inputs)
-    assert qkv.build(preset("joint", vocab_size=9, **SIZES)).spec.n_parameters > 0
+    assert qkv.build(preset("joint", vocab_size=9, **sizes)).spec.n_parameters > 0
