@@ -162,7 +162,7 @@ def checked(function: Callable[Given, Result]) -> Callable[Given, Result]:
     return call
 
 
-def in_words(error: Exception, function: Callable[..., Any], *args: Any, **given: Any) -> Exception:
+def in_words(error: Exception, function: Callable[..., Any], *args: object, **given: object) -> Exception:
     """The ValueError that names the argument by which a call failed; the error itself if it says so in words already, or if
     all arguments fit their annotations."""
     if _is_meant(error):

@@ -45,11 +45,11 @@ def own(request: Request) -> bool:
 @worded
 def attention(
     model: nn.Module,
-    *args: Any,
+    *args: object,
     choose: Choice | None = None,
     heads: Sequence[int] | None = None,
     rows: Sequence[int] | None = None,
-    **inputs: Any,
+    **inputs: object,
 ) -> list[AttentionMap]:
     """Run `model(*args, **inputs)` and return the attention of every layer that `choose` accepts, in order.
 

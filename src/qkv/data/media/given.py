@@ -67,7 +67,7 @@ def _array(value: Any) -> Pixels:
     return np.ascontiguousarray(array)
 
 
-def sound(value: Any) -> tuple[Wave, int]:
+def sound(value: object) -> tuple[Wave, int]:
     """The waveform and the rate of a sound: a file, its bytes, a `data:` address, or a pair of a waveform and its rate.
 
     The sound of videos is read too. Raises ValueError that names the file for what holds no sound.
@@ -125,7 +125,7 @@ def _heard(value: str | bytes | os.PathLike[str]) -> tuple[Wave, int] | Skipped:
     return sound_of(data, name_of(value, "sound")) if is_container(data) else audio.decode(data)
 
 
-def checked_wave(wave: Any, rate: Any) -> tuple[Wave, int] | Skipped:
+def checked_wave(wave: object, rate: object) -> tuple[Wave, int] | Skipped:
     """A waveform that is given as numbers, or why it is none. Raises ValueError for numbers of another shape or type."""
     samples = np.asarray(wave)
     if samples.ndim != 1 or samples.dtype.kind != "f":

@@ -43,7 +43,7 @@ class HeadScores:
 
 
 @worded
-def head_scores(model: nn.Module, *args: Any, **inputs: Any) -> list[HeadScores]:
+def head_scores(model: nn.Module, *args: object, **inputs: object) -> list[HeadScores]:
     """Run `model(*args, **inputs)` once and return the scores of every head, layer by layer, over its real tokens.
 
     Weights are recomputed one head and at most `ROWS` queries at a time. Layers whose mechanism has no weights are left out.
@@ -89,7 +89,7 @@ def induction_scores(model: nn.Module, length: int = 32, batch: int = 8, seed: i
     return scores
 
 
-def _requests(model: nn.Module, *args: Any, **inputs: Any) -> list[Request]:
+def _requests(model: nn.Module, *args: object, **inputs: object) -> list[Request]:
     training = model.training
     model.eval()
     try:

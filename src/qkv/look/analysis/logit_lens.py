@@ -39,7 +39,7 @@ class LayerPrediction:
 @torch.no_grad()
 @worded
 def logit_lens(
-    model: nn.Module, *args: Any, top_k: int = 5, positions: Sequence[int] | None = None, **inputs: Any
+    model: nn.Module, *args: object, top_k: int = 5, positions: Sequence[int] | None = None, **inputs: object
 ) -> list[LayerPrediction]:
     """Run `model(*args, **inputs)`, and apply the last norm and the head to the residual stream after every layer.
 

@@ -166,7 +166,7 @@ class EnsembleCache:
                     stack.enter_context(cache.settle())
             yield
 
-    def continued(self, *args: Any) -> Layout:
+    def continued(self, *args: object) -> Layout:
         """The layout of the next tokens, which is the same for all models."""
         layout: Layout = self.caches[0].continued(*args)
         return layout

@@ -31,11 +31,11 @@ class Ensemble(Run):
         *names, last = [run.name for run in self.runs]
         return f"the ensemble of {', '.join(names)} and {last}"
 
-    def save(self, *args: Any, **options: Any) -> NoReturn:
+    def save(self, *args: object, **options: object) -> NoReturn:
         """Raise ValueError: an ensemble is several models, and a directory holds one."""
         raise self._only_of_one("saved")
 
-    def quantize(self, *args: Any, **options: Any) -> NoReturn:
+    def quantize(self, *args: object, **options: object) -> NoReturn:
         """Raise ValueError: runs are quantized before they become an ensemble."""
         raise self._only_of_one("quantized")
 
@@ -43,23 +43,23 @@ class Ensemble(Run):
         """Raise ValueError: runs are dequantized before they become an ensemble."""
         raise self._only_of_one("dequantized")
 
-    def embed(self, *args: Any, **options: Any) -> NoReturn:
+    def embed(self, *args: object, **options: object) -> NoReturn:
         """Raise ValueError: vectors of different models have nothing in common."""
         raise self._only_of_one("asked for embeddings")
 
-    def embed_array(self, *args: Any, **options: Any) -> NoReturn:
+    def embed_array(self, *args: object, **options: object) -> NoReturn:
         """Raise ValueError, see `embed`."""
         raise self._only_of_one("asked for embeddings")
 
-    def look(self, *args: Any, **options: Any) -> NoReturn:
+    def look(self, *args: object, **options: object) -> NoReturn:
         """Raise ValueError: each run has its own attention."""
         raise self._only_of_one("looked into")
 
-    def record(self, *args: Any, **options: Any) -> NoReturn:
+    def record(self, *args: object, **options: object) -> NoReturn:
         """Raise ValueError: each run has its own activations."""
         raise self._only_of_one("looked into")
 
-    def intervene(self, *args: Any, **options: Any) -> NoReturn:
+    def intervene(self, *args: object, **options: object) -> NoReturn:
         """Raise ValueError: each run has its own activations."""
         raise self._only_of_one("changed")
 

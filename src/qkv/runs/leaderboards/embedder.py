@@ -37,10 +37,10 @@ class MtebEncoder:
         self,
         inputs: Iterable[Mapping[str, Any]],
         *,
-        task_metadata: Any,
+        task_metadata: object,
         hf_split: str = "",
         hf_subset: str = "",
-        prompt_type: Any = None,
+        prompt_type: object = None,
         **options: Any,
     ) -> NDArray[np.float32]:
         """Return an array (texts, M) for the texts under `text` of each batch."""

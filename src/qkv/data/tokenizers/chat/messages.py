@@ -182,7 +182,7 @@ def _parsed(text: str, where: str) -> Any:
         raise ValueError(f"{where} should be JSON, and is {brief(text)}") from None
 
 
-def check_private(value: Any, where: str) -> None:
+def check_private(value: object, where: str) -> None:
     """Raise ValueError for a JSON value with characters that mark texts here."""
     if any(PRIVATE.search(text) for text in texts_in(value)):
         raise ValueError(

@@ -62,7 +62,7 @@ class MediaNumbers(Spec, role="media-numbers"):
         """The numbers of one picture, sound or series; in training with `random` changes. Raises ValueError."""
         raise NotImplementedError
 
-    def shown(self, numbers: Numbers, value: Any) -> dict[str, Any]:
+    def shown(self, numbers: Numbers, value: object) -> dict[str, Any]:
         """A picture for the report, see `look.pictures`."""
         raise NotImplementedError
 
@@ -93,7 +93,7 @@ class PictureNumbers(MediaNumbers, kind="image"):
             pixels = np.ascontiguousarray(pad[:, top : top + self.size[0], left : left + self.size[1]])
         return normalized(pixels, self.mean, self.std)
 
-    def shown(self, numbers: Numbers, value: Any) -> dict[str, Any]:
+    def shown(self, numbers: Numbers, value: object) -> dict[str, Any]:
         return {"kind": "image", "image": png(denormalized(numbers, self.mean, self.std))}
 
 
@@ -117,7 +117,7 @@ class SoundNumbers(MediaNumbers, kind="sound"):
         heard = self if self.rate is not None or not values else self.replace({"rate": _heard(values[0])[1]})
         return super(SoundNumbers, heard).measured(values)
 
-    def wave(self, value: Any) -> Wave:
+    def wave(self, value: object) -> Wave:
         """The samples of a sound at the model's rate."""
         samples, rate = _heard(value)
         return resampled(samples, rate, self.rate or rate)
@@ -139,7 +139,7 @@ class SoundNumbers(MediaNumbers, kind="sound"):
             numbers[(slice(None),) * (axis + 1) + (slice(at, at + width),)] = 0
         return numbers
 
-    def shown(self, numbers: Numbers, value: Any) -> dict[str, Any]:
+    def shown(self, numbers: Numbers, value: object) -> dict[str, Any]:
         heard = base64.b64encode(encode(self.wave(value), self.rate or 16_000)).decode()
         return {"kind": "sound", "values": np.round(numbers[0], 2).tolist(), "sound": heard}
 
@@ -160,7 +160,7 @@ class SeriesNumbers(MediaNumbers, kind="series"):
         scaled: Numbers = ((padded - self.mean[0]) / self.std[0]).astype(np.float32)
         return scaled[None, None]
 
-    def shown(self, numbers: Numbers, value: Any) -> dict[str, Any]:
+    def shown(self, numbers: Numbers, value: object) -> dict[str, Any]:
         return {"kind": "series", "values": np.round(numbers[0, 0], 3).tolist()}
 
 
