@@ -86,24 +86,16 @@ def save(
     """
     if to not in (None, "hub", "qkv"):
         raise ValueError(f"a directory is saved to 'hub' or 'qkv', not {brief(to)}")
-    asked, size, target, labels = (
-        to,
-        sharded.parsed(max_shard_size),
-        several.path(path),
-        several.texts(labels, "labels"),
-    )
+    asked, size = to, sharded.parsed(max_shard_size)
+    target, labels = several.path(path), several.texts(labels, "labels")
     if source is not None and source.resolve() == target.resolve():
         raise ValueError(
             f"{target} is where the model was loaded from and is not replaced by it; choose another directory"
         )
     saved, check = model, replaceable(MODEL, model, overwrite)
     check_replaceable(target, check)
-    if to != "qkv" and isinstance(model, DualEncoderModel):
-        model = _with_end(model, tokenizer)
-    if to != "qkv" and isinstance(model, TransformerModel):
-        model = published(model)
-        if to == "hub":  # unasked, a model is saved as it is, to the last bit
-            model = hub_save.in_hub_form(model, origin)
+    if to != "qkv":
+        model = _in_hub_form(model, to, tokenizer, origin)
     auto = to == "hub" and isinstance(model.spec, Transformer) and not is_quantized(model)
     if to != "qkv" and (why := _refusal(model, origin, to)) is not None:
         if to == "hub" and not auto:
@@ -113,7 +105,7 @@ def save(
         to = "qkv"
     if generation is None:
         generation = Generation.from_dict({} if origin is None else dict(origin.fields))
-    task = task or usual_task(model.spec)
+    task, makes_vectors = task or usual_task(model.spec), isinstance(getattr(model.spec, "head", None), SentenceVector)
     if with_weights:
         check_room(target, sum(tensor.nbytes for tensor in model_tensors(model).values()))
     with replacing_folder(target, check) as folder:
@@ -123,7 +115,7 @@ def save(
         _save_tokenizer(folder, tokenizer, template, _longest(model, tokenizer, longest, origin), segments)
         if origin is not None and source is not None:
             _copy(source, folder, allow_pickle)
-        elif source is not None and isinstance(getattr(model.spec, "head", None), SentenceVector):
+        elif source is not None and makes_vectors:
             sentence_transformers.copy(source, folder, allow_pickle)
         written = None if recipe is None else recipe.to_yaml()
         if to == "qkv":
@@ -140,10 +132,7 @@ def save(
             if written is not None:
                 write_text(folder / RECIPE, written)
             preprocessor.write(folder, model.spec, getattr(recipe, "task", None))
-            if (
-                isinstance(getattr(model.spec, "head", None), SentenceVector)
-                and not (folder / sentence_transformers.MODULES).is_file()
-            ):
+            if makes_vectors and not (folder / sentence_transformers.MODULES).is_file():
                 sentence_transformers.write(folder, model.spec.head, model.spec.d_model, model.max_positions)
             if origin is None or origin.is_ours:
                 origin = _origin(model, tokenizer, task, labels, origin)
@@ -154,6 +143,15 @@ def save(
             open_weights(folder)  # what was written can be read
     note_written(MODEL, saved, target)
     return target
+
+
+def _in_hub_form(model: Any, to: Format | None, tokenizer: Tokenizer | None, origin: Origin | None) -> Any:
+    """The model as the Hub's files have it. Unless "hub" was asked for, every weight stays as it is, to the last bit."""
+    if isinstance(model, DualEncoderModel):
+        return _with_end(model, tokenizer)
+    if not isinstance(model, TransformerModel):
+        return model
+    return hub_save.in_hub_form(published(model), origin) if to == "hub" else published(model)
 
 
 def _with_end(model: DualEncoderModel, tokenizer: Tokenizer | None) -> DualEncoderModel:

@@ -103,10 +103,7 @@ def prune(
         importance = job.importance(measure)
         if curve:
             drawn, alike = job.curve(importance), job.redundancy()
-        if until:
-            least, losses = job.until(importance, until)
-        else:
-            least = least_heads(importance, job.layers, heads)
+        least, losses = job.until(importance, until) if until else (least_heads(importance, job.layers, heads), losses)
         chosen = {name: least[name] for name in job.layers if name in least}
     before = job.evaluated(run)
     model, removed_neurons, removed_layers = job.removed(chosen, neurons, layers)
