@@ -212,8 +212,8 @@ def currency_writer(style: Literal["name", "standard"], locale: Locale) -> Calla
 
     if style == "standard":
         by_code = Memo[str](lambda code: number_writer(lambda n: babel((code, n))))
-        return lambda item: by_code[item[0]](item[1])  # type: ignore[no-any-return]
-    plain = locale.decimal_formats[None]  # type: ignore[index]
+        return lambda item: by_code[item[0]](item[1])
+    plain = locale.decimal_formats[None]
     digits = Memo[str](lambda code: number_writer(lambda n: numbers.format_currency(n, code, plain, locale)))
     return counted_writer(babel, lambda code, n: digits[code](n), plural_rule(locale))
 

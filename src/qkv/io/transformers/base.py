@@ -83,7 +83,7 @@ class QkvPreTrainedModel(transformers.PreTrainedModel):
 
     def get_input_embeddings(self) -> nn.Module:
         first = self.model.encoder if self.model.encoder is not None else self.model.decoder
-        return first.embedding  # type: ignore[no-any-return]
+        return first.embedding
 
     def get_output_embeddings(self) -> nn.Module | None:
         head = self.model.head

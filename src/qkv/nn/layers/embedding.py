@@ -160,7 +160,7 @@ class TokenEmbedding(InputModule, nn.Embedding):  # type: ignore[misc]  # both d
         self.project = Linear(own, d_model, bias=spec.projection_bias) if own != d_model else None
         self.projects_first = self.project is not None and spec.projects == "first"
 
-    def forward(  # type: ignore[override]  # nn.Embedding's is the call with ids alone
+    def forward(  # nn.Embedding's is the call with ids alone
         self, ids: Int[Tensor, "B T"] | Float[Tensor, "B T W"], *added: Tensor | None
     ) -> Float[Tensor, "B T M"]:
         return self.finished(self.scaled(ids), *added) if added else self.rows(ids)

@@ -73,7 +73,7 @@ class Run(LoadedModel):
         return replace(self, grammar=as_grammar(grammar))
 
     @overload
-    def generate(  # type: ignore[overload-overlap]
+    def generate(
         self,
         texts: str,
         *,
@@ -93,7 +93,7 @@ class Run(LoadedModel):
         **options: Unpack[OptionsWithFiles],
     ) -> list[str]: ...
     @overload
-    def generate(  # type: ignore[overload-overlap]
+    def generate(
         self,
         texts: str,
         *,
@@ -203,7 +203,7 @@ class Run(LoadedModel):
         )
 
     @overload
-    def score(self, texts: str, targets: str | None = None) -> TextScore: ...  # type: ignore[overload-overlap]
+    def score(self, texts: str, targets: str | None = None) -> TextScore: ...
     @overload
     def score(self, texts: Sequence[str], targets: Sequence[str] | None = None) -> list[TextScore]: ...
     def score(
@@ -216,11 +216,11 @@ class Run(LoadedModel):
         return _one_or_all(texts, score(self, self._encoded(several.texts(texts)), beside))
 
     @overload
-    def embed(self, texts: str, *options: Any, **named: Any) -> Tensor: ...  # type: ignore[overload-overlap]
+    def embed(self, texts: str, *options: Any, **named: Any) -> Tensor: ...
     @overload
     def embed(self, texts: Sequence[str], *options: Any, **named: Any) -> list[Tensor]: ...
     @overload
-    def embed(self, *, images: str | Path, normalize: bool | None = None) -> Tensor: ...  # type: ignore[overload-overlap]
+    def embed(self, *, images: str | Path, normalize: bool | None = None) -> Tensor: ...
     @overload
     def embed(self, *, images: Sequence[str | Path], normalize: bool | None = None) -> list[Tensor]: ...
     def embed(
@@ -248,7 +248,7 @@ class Run(LoadedModel):
         return embed_array(self, several.texts(texts), **options)
 
     @overload
-    def fill(self, texts: str, top_k: int = 5) -> Filled: ...  # type: ignore[overload-overlap]
+    def fill(self, texts: str, top_k: int = 5) -> Filled: ...
     @overload
     def fill(self, texts: Sequence[str], top_k: int = 5) -> list[Filled]: ...
     def fill(self, texts: str | Sequence[str], top_k: int = 5) -> Filled | list[Filled]:
@@ -258,7 +258,7 @@ class Run(LoadedModel):
         return _one_or_all(texts, fill(self, several.texts(texts), top_k))
 
     @overload
-    def classify(self, texts: str, pairs: str | None = None) -> Classified: ...  # type: ignore[overload-overlap]
+    def classify(self, texts: str, pairs: str | None = None) -> Classified: ...
     @overload
     def classify(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[Classified]: ...
     def classify(
@@ -270,7 +270,7 @@ class Run(LoadedModel):
         return _one_or_all(texts, classify(self, several.texts(texts), several.texts_beside(texts, pairs, "pairs")))
 
     @overload
-    def classify_files(self, paths: str | Path, *options: Any) -> Classified: ...  # type: ignore[overload-overlap]
+    def classify_files(self, paths: str | Path, *options: Any) -> Classified: ...
     @overload
     def classify_files(self, paths: Sequence[str | Path], *options: Any) -> list[Classified]: ...
     def classify_files(
@@ -304,7 +304,7 @@ class Run(LoadedModel):
         return transcribe(self, sounds, **options)
 
     @overload
-    def similarity(self, a: str, b: str) -> float: ...  # type: ignore[overload-overlap]
+    def similarity(self, a: str, b: str) -> float: ...
     @overload
     def similarity(self, a: Sequence[str], b: Sequence[str]) -> list[float]: ...
     def similarity(self, a: str | Sequence[str], b: str | Sequence[str]) -> float | list[float]:

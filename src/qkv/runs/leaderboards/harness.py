@@ -41,7 +41,7 @@ OPTIONS = ("temperature", "top_k", "top_p", "min_p", "num_beams", "repetition_pe
 Request = tuple[tuple[str, str], list[int], list[int]]  # texts, ids of the context and ids of the continuation
 
 
-class HarnessModel(TemplateLM):  # type: ignore[misc]  # the harness has no types
+class HarnessModel(TemplateLM):
     """The harness's model interface over a run.
 
     pretrained: a run that generates texts, or the name or directory of one.

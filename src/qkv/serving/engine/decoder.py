@@ -85,7 +85,7 @@ class Decoder:
         work, chunk = reading.work, reading.next
         with settled(reading.cache):
             if work.echo:
-                logits = self.model.step(torch.tensor([chunk]), reading.cache, None, True)  # type: ignore[arg-type]
+                logits = self.model.step(torch.tensor([chunk]), reading.cache, None, True)
                 _keep(work, chunk, logits[0].float(), reading.done)
                 logits = logits[:, -1]
             else:

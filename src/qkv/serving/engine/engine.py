@@ -61,7 +61,7 @@ class Engine:
         self._changed = threading.Condition()
         self._waiting: deque[tuple[Decoder, Work]] = deque()
         self._jobs = Jobs()
-        self._computing: Sequence[Job] = ()  # type: ignore[type-arg]
+        self._computing: Sequence[Job] = ()
         self._running: list[Work] = []
         self._ending = False
         self._turn_began: float | None = None

@@ -56,7 +56,7 @@ class Jobs:
     """The waiting jobs, in order. Not thread-safe: the engine holds the lock."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Job] = deque()  # type: ignore[type-arg]
+        self._waiting: deque[Job] = deque()
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -64,10 +64,10 @@ class Jobs:
     def add(self, job: Job[Item, Result]) -> None:
         self._waiting.append(job)
 
-    def take(self) -> list[Job]:  # type: ignore[type-arg]
+    def take(self) -> list[Job]:
         """Remove and return the oldest job and those that can be joined to it. Cancelled ones are dropped."""
-        taken: list[Job] = []  # type: ignore[type-arg]
-        kept: deque[Job] = deque()  # type: ignore[type-arg]
+        taken: list[Job] = []
+        kept: deque[Job] = deque()
         inputs = characters = 0
         for job in self._waiting:
             alike = not taken or (job.kind is not None and job.kind == taken[0].kind)
@@ -80,13 +80,13 @@ class Jobs:
         self._waiting = kept  # only now, so that none is lost if something fails before
         return taken
 
-    def clear(self) -> list[Job]:  # type: ignore[type-arg]
+    def clear(self) -> list[Job]:
         """Remove and return all jobs."""
         cleared, self._waiting = list(self._waiting), deque()
         return cleared
 
 
-def run_together(jobs: Sequence[Job]) -> None:  # type: ignore[type-arg]
+def run_together(jobs: Sequence[Job]) -> None:
     """Compute some jobs of one kind as one batch. If that fails, each is computed by itself, so none harms another."""
     if len(jobs) > 1:
         try:

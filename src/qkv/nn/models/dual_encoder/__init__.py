@@ -224,4 +224,4 @@ def unit(vectors: Float[Tensor, "B M"]) -> Float[Tensor, "B M"]:
 def _as_policy(policy: Any) -> Recompute:
     if policy not in ("none", "alternate", "blocks"):
         raise ValueError(f"recompute is none, alternate or blocks, not {brief(policy)}")
-    return policy  # type: ignore[no-any-return]
+    return policy

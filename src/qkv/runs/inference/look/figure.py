@@ -93,8 +93,7 @@ def look(
     options = {"target": target, "generate": generate, "settings": settings}
     with intervene(run.model, changes) if changes else nullcontext():
         views = tuple(
-            _view(run, str(item), passing(run, item, **options), tokens, layers, heads, word)  # type: ignore[arg-type]
-            for item in items
+            _view(run, str(item), passing(run, item, **options), tokens, layers, heads, word) for item in items
         )
         if compared is not None:
             from .comparing import with_comparison

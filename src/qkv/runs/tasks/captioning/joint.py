@@ -43,7 +43,7 @@ class See(Caption, kind="see"):
     place:  the id of `<image>`, from the tokenizer.
     """
 
-    special: ClassVar[tuple[str, ...]] = (MARKER,)  # type: ignore[misc]
+    special: ClassVar[tuple[str, ...]] = (MARKER,)
 
     learns: Literal["answer", "all"] = "answer"
     place: int | None = Field(default=None, ge=0)

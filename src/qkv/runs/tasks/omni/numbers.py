@@ -133,9 +133,11 @@ class SoundNumbers(MediaNumbers, kind="sound"):
         sound = torch.from_numpy(np.ascontiguousarray(samples, np.float32))[None]
         mels = log_mel(sound, self.rate or 16_000, n_mels=self.size[0], n_fft=self.n_fft, hop=self.hop)
         numbers = ((mels - self.mean[0]) / self.std[0]).numpy()
-        for axis, size in enumerate(self.size if random is not None and self.mask else ()):
-            width = int(random.integers(0, int(size * self.mask) + 1))  # type: ignore[union-attr]
-            at = int(random.integers(0, size - width + 1))  # type: ignore[union-attr]
+        if random is None or not self.mask:
+            return numbers
+        for axis, size in enumerate(self.size):
+            width = int(random.integers(0, int(size * self.mask) + 1))
+            at = int(random.integers(0, size - width + 1))
             numbers[(slice(None),) * (axis + 1) + (slice(at, at + width),)] = 0
         return numbers
 

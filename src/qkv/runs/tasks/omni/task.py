@@ -62,7 +62,7 @@ class Omni(Task, kind="omni"):
 
     pool: ClassVar[int] = 256
     needs_tokenizer: ClassVar[bool] = True
-    special: ClassVar[tuple[str, ...]] = ("<image>", "<sound>", "<series>")  # type: ignore[misc]
+    special: ClassVar[tuple[str, ...]] = ("<image>", "<sound>", "<series>")
     recipe_defaults: ClassVar[dict[str, dict[str, Any]]] = {"objective": {"kind": "labels"}}
 
     learns: Literal["answer", "all"] = "answer"
