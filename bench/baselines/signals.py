@@ -14,7 +14,7 @@ def mean_spectrum(words: list[str]) -> dict[str, Any]:
     from sklearn.linear_model import LogisticRegression
     from sklearn.preprocessing import StandardScaler
 
-    from qkv.data.media.audio import log_mel
+    from qkv.data.media.mel_spectrogram import log_mel
     from qkv.data.readers.audio import Sounds
 
     parser = argparse.ArgumentParser(prog="mean-spectrum")

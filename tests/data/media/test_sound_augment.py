@@ -5,8 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from qkv.data.media.audio import Wave, mel_filters
-from qkv.data.media.sound_augment import Gain, SoundAugmentation, SpeedChange, VocalTract, WhiteNoise, faster
+from qkv.data.media.audio import Wave
+from qkv.data.media.mel_spectrogram import mel_filters
+from qkv.data.media.sound_augment import (
+    Gain,
+    SoundAugmentation,
+    SpeedChange,
+    VocalTract,
+    WhiteNoise,
+    faster,
+    masked_stretch,
+)
 
 RATE = 8000
 EVERY = [SpeedChange(), VocalTract(), WhiteNoise(), Gain()]
@@ -73,3 +82,14 @@ def test_the_same_seed_gives_the_same_sound_and_p_0_changes_nothing(change: Soun
     never, random = change.replace(p=0.0), np.random.default_rng(0)
     assert np.array_equal(never(wave, random), wave) and never.warp(random) == 1.0
     assert len(change(np.zeros(0, np.float32), random)) == 0
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_masked_stretches_lie_inside_and_have_every_width_alike(axis: int) -> None:
+    random, widths = np.random.default_rng(0), []
+    for _ in range(600):
+        *before, stretch = masked_stretch(axis, 10, 3, random)
+        assert before == [slice(None)] * axis and 0 <= stretch.start <= stretch.stop <= 10
+        widths.append(stretch.stop - stretch.start)
+    assert all(120 < widths.count(width) < 180 for width in range(4)) and max(widths) == 3
+    assert all(masked_stretch(axis, 2, 9, random)[-1].stop <= 2 for _ in range(20))

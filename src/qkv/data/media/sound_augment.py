@@ -1,4 +1,4 @@
-"""Augmentation of sounds in training: speed, vocal tract length, noise and loudness.
+"""Augmentation of sounds in training: speed, vocal tract length, noise, loudness, and masks of spectrograms (SpecAugment).
 
 A new one is a subclass of `SoundAugmentation` with a `kind` and a `__call__`.
 """
@@ -99,3 +99,11 @@ def faster(wave: Wave, factor: float) -> Wave:
     kept = np.zeros(bins, spectrum.dtype)
     kept[: min(bins, len(spectrum))] = spectrum[:bins]
     return np.asarray(irfft(kept, new)[:size] * (new / padded), np.float32)
+
+
+def masked_stretch(axis: int, size: int, most: int, random: Random) -> tuple[slice, ...]:
+    """Draw what SpecAugment masks (Park et al. 2019): a stretch of up to `most` of the `size` mel bands, or frames, as an
+    index into a spectrogram whose `axis` they are."""
+    width = int(random.integers(0, min(most, size) + 1))
+    start = int(random.integers(0, size - width + 1))
+    return (slice(None),) * axis + (slice(start, start + width),)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from qkv.data.media import audio
+from qkv.data.media.mel_spectrogram import log_mel
 from qkv.runs.tasks.omni.numbers import PictureNumbers, SeriesNumbers, SoundNumbers
 
 
@@ -19,7 +19,7 @@ def test_numbers_of_media() -> None:
     wave = np.sin(np.arange(900) / 3).astype(np.float32)
     sound = SoundNumbers(size=(8, 16), rate=8000, mean=(0.0,), std=(2.0,))
     padded = np.pad(wave, ((1280 - 900) // 2, (1280 - 900) // 2))
-    wanted = audio.log_mel(torch.from_numpy(padded)[None], 8000, n_mels=8, n_fft=256, hop=80).numpy() / 2
+    wanted = log_mel(torch.from_numpy(padded)[None], 8000, n_mels=8, n_fft=256, hop=80).numpy() / 2
     np.testing.assert_allclose(sound((wave, 8000)), wanted, atol=1e-6)
     assert sound((lambda: wave, 8000)).shape == (1, 8, 16) == sound((np.tile(wave, 4), 8000)).shape
     series = SeriesNumbers(size=(1, 6), mean=(1.0,), std=(2.0,))

@@ -13,7 +13,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ....core.spec import brief
-from ....data.media.audio import Wave, compressed, log_mel
+from ....data.media.audio import Wave
+from ....data.media.mel_spectrogram import compressed, log_mel
 from ....io.directories.layout import read_json
 from ....io.directories.preprocessor import FILE
 from ....nn.layers.frames import Frames

@@ -13,9 +13,11 @@ from pydantic import Field
 
 from ....core.spec import Spec, brief
 from ....data.media import given
-from ....data.media.audio import Wave, encode, log_mel, resampled
+from ....data.media.audio import Wave, encode, resampled
 from ....data.media.images import denormalized, normalized, resized, statistics
+from ....data.media.mel_spectrogram import log_mel
 from ....data.media.png import png
+from ....data.media.sound_augment import masked_stretch
 from ....data.source import Skipped
 from ....nn.layers.patches import Patches
 from ..pictures import with_channels
@@ -136,9 +138,7 @@ class SoundNumbers(MediaNumbers, kind="sound"):
         if random is None or not self.mask:
             return numbers
         for axis, size in enumerate(self.size):
-            width = int(random.integers(0, int(size * self.mask) + 1))
-            at = int(random.integers(0, size - width + 1))
-            numbers[(slice(None),) * (axis + 1) + (slice(at, at + width),)] = 0
+            numbers[masked_stretch(axis + 1, size, int(size * self.mask), random)] = 0
         return numbers
 
     def shown(self, numbers: Numbers, value: object) -> dict[str, Any]:

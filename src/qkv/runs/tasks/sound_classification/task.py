@@ -16,7 +16,9 @@ from ....core.metrics.base import Metric
 from ....data import ascii_art
 from ....data.classes import class_index, classes_of_source
 from ....data.media import audio
-from ....data.media.audio import Wave, log_mel, resampled
+from ....data.media.audio import Wave, resampled
+from ....data.media.mel_spectrogram import log_mel
+from ....data.media.sound_augment import masked_stretch
 from ....data.source import Example, OnError, Skipped, Source
 from ....data.task import Item, Labels, RandomContext, Task
 from ....data.tokenizers.protocol import Encoder, TextDecoder
@@ -129,12 +131,8 @@ class Sound(Task, kind="sound"):
         """Draw the mel bands and the frames that are masked in training, as indices into a spectrogram."""
         if not (randomness.training and self.mask):
             return ()
-        stretches = []
-        for axis, size in enumerate(self.image):
-            width = randomness.generator.integers(0, int(size * self.mask) + 1)
-            start = randomness.generator.integers(0, size - width + 1)
-            stretches.append((slice(None),) * axis + (slice(start, start + width),))
-        return stretches
+        random = randomness.generator
+        return [masked_stretch(axis, size, int(size * self.mask), random) for axis, size in enumerate(self.image)]
 
     def preview(self, batch: Batch, row: int, tokenizer: TextDecoder | None) -> list[tuple[str, str]]:
         """Return the spectrogram, high pitches above low ones, and the class."""

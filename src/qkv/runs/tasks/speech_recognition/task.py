@@ -21,8 +21,9 @@ from ....core.spec import brief, counted
 from ....data import ascii_art
 from ....data.batching.numpy_batch import NumpyBatch
 from ....data.media import audio
-from ....data.media.audio import Wave, log_mel, wave_of
-from ....data.media.sound_augment import SoundAugmentation
+from ....data.media.audio import Wave, wave_of
+from ....data.media.mel_spectrogram import log_mel
+from ....data.media.sound_augment import SoundAugmentation, masked_stretch
 from ....data.source import Example, Skipped, Source
 from ....data.task import Item, RandomContext, Task, format_value
 from ....data.tokenizers.protocol import Encoder, TextDecoder
@@ -219,9 +220,7 @@ class SpeechRecognition(Task):
         wide = max(int(0.1 / self.hop), 1)
         for axis, size, most, times in ((0, bands, int(bands * self.mask), 2), (1, frames, wide, frames // (5 * wide))):
             for _ in range(times):
-                width = int(random.integers(0, min(most, size) + 1))
-                start = int(random.integers(0, size - width + 1))
-                masked[(slice(None),) * axis + (slice(start, start + width),)] = 0
+                masked[masked_stretch(axis, size, most, random)] = 0
         return masked
 
     def inputs(self, example: Example, tokenizer: Encoder | None, randomness: RandomContext) -> Item | Skipped:
