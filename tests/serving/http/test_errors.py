@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from starlette.requests import Request
 
 from qkv.serving.http.errors import ApiError, answer
 
-REQUEST = Request({"type": "http", "method": "PUT", "path": "/v1/nothing", "headers": [], "query_string": b""})
+MODELS = SimpleNamespace(without_paths=lambda text: text.replace("/home/me", "lm"))
+APP = SimpleNamespace(state=SimpleNamespace(models=MODELS))
+REQUEST = Request({"type": "http", "method": "PUT", "path": "/v1/nothing", "headers": [], "app": APP})
 
 
 @pytest.mark.parametrize(
@@ -23,7 +26,7 @@ REQUEST = Request({"type": "http", "method": "PUT", "path": "/v1/nothing", "head
         (ApiError(503, "later"), 503, "server_error", "later"),
         (HTTPException(404), 404, "not_found_error", "there is no /v1/nothing here"),
         (HTTPException(405), 405, "invalid_request_error", "PUT is not allowed here"),
-        (ValueError("a sentence"), 400, "invalid_request_error", "a sentence"),
+        (ValueError("/home/me reads texts"), 400, "invalid_request_error", "lm reads texts"),
         (KeyError("/home/me"), 500, "server_error", "the server failed at this request; its log says why"),
     ],
 )
