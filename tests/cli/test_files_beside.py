@@ -1,4 +1,4 @@
-"""`--image` and `--sound` of generate, predict and chat, on an untrained run of the recipe `see`."""
+"""`--image`, `--sound` and `--video` of generate, predict and chat, on untrained runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import io
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+import small_recipes
+from PIL import Image
 from seeing import save_see
 
 import qkv
@@ -71,3 +74,25 @@ def test_files_and_places_that_differ_in_number_are_one_sentence(
         assert said in error and len(error.splitlines()) == 1, error
     assert main([command, "small-english", *a, "a"]) == 2
     assert "small-english" in capsys.readouterr().err
+
+
+def test_files_are_inputs_of_a_run_that_reads_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe, tokenizer, model, _ = small_recipes.prepared("video-classify")
+    qkv.Run(model, tokenizer, recipe=recipe).save(tmp_path / "video", "qkv")
+    draw = np.random.default_rng(0).integers(0, 256, (4, 24, 24), np.uint8)
+    frames = [Image.fromarray(one) for one in draw]
+    frames[0].save(tmp_path / "a.gif", save_all=True, append_images=frames[1:])
+    recipe, tokenizer, model, _ = small_recipes.prepared("classify")
+    qkv.Run(model, tokenizer, recipe=recipe).save(tmp_path / "texts", "qkv")
+    model, file = str(tmp_path / "video"), str(tmp_path / "a.gif")
+    wanted = run(capsys, "predict", model, file)
+    assert wanted and run(capsys, "predict", model, "--video", file) == wanted
+    for run_name, arguments, said in (
+        (model, ["--image", file], "reads videos and no images; leave --image out"),
+        (model, ["--video", file, "--sound", file], "reads videos and no sounds; leave --sound out"),
+        (model, ["--video", file, "what?"], "reads videos without texts beside them; leave the texts out"),
+        (str(tmp_path / "texts"), ["--video", file, "what?"], "reads no videos; leave --video out"),
+    ):
+        assert main(["predict", run_name, *arguments]) == 2
+        error = capsys.readouterr().err
+        assert said in error and len(error.splitlines()) == 1, error

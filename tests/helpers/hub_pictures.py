@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -170,3 +171,21 @@ def flattened(clip: Tensor, vision: Any) -> tuple[Tensor, list[int]]:
     grid = [frames // f, height // p, width // p]
     parts = clip.reshape(grid[0], f, channels, grid[1] // m, m, p, grid[2] // m, m, p)
     return parts.permute(0, 3, 6, 4, 7, 2, 1, 5, 8).reshape(-1, channels * f * p * p), grid
+
+
+def movie(path: Path, count: int, rate: int, size: tuple[int, int], codec: str = "mpeg4") -> Path:
+    """A file of a bar that moves, and a line that falls."""
+    import av
+
+    width, height = size
+    draw = np.random.default_rng(count)
+    with av.open(str(path), "w") as file:
+        stream = file.add_stream(codec, rate=rate)
+        stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+        for i in range(count):
+            pixels = np.zeros((height, width, 3), np.uint8)
+            pixels[:, 5 * i % width :][:, :12] = draw.integers(60, 256, 3)
+            pixels[i % height] = 200
+            file.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, "rgb24")))
+        file.mux(stream.encode())
+    return path

@@ -25,18 +25,24 @@ class FilesBeside:
         """Texts of the command line with their files. Raises ValueError if places and files differ in number."""
         if texts is None or not self:
             return texts
-        from ..runs.inference.reading.beside import beside, files_of
+        from ..runs.inference.reading.beside import beside
 
         self._shared = False
-        return beside(self.run, texts, files_of(self.images, self.sounds, self.videos))
+        return beside(self.run, texts, self.by_kind())
 
     def of(self, texts: list[str]) -> list[str]:
         """Return a subset of the texts with their files."""
         if not self or not self._shared:
             return texts
-        from ..runs.inference.reading.beside import beside, files_of
+        from ..runs.inference.reading.beside import beside
 
-        return [beside(self.run, [text], files_of(self.images, self.sounds, self.videos))[0] for text in texts]
+        return [beside(self.run, [text], self.by_kind())[0] for text in texts]
+
+    def by_kind(self) -> dict[str, list[object]]:
+        """The files by the names of their media."""
+        from ..runs.inference.reading.beside import files_of
+
+        return files_of(self.images, self.sounds, self.videos)
 
     def __bool__(self) -> bool:
         return bool(self.images or self.sounds or self.videos)

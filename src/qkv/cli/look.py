@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .files_beside import FilesBeside
-from .options import Device, ImageFiles, SoundFiles
+from .options import Device, ImageFiles, SoundFiles, VideoFiles
 from .say import echo
 from .texts import dumps, note_files, small_english, warn_of_settings
 
@@ -72,7 +72,7 @@ def look(
         typer.Option(
             metavar="KIND",
             help="The attention that a picture shows and a page opens with: `encoder`, `decoder` or `cross`, or a "
-            "medium, `image` or `sound 2`. [default: the first]",
+            "medium, `image`, `sound 2` or `video`. [default: the first]",
         ),
     ] = None,
     score: Annotated[
@@ -128,6 +128,7 @@ def look(
     json: Annotated[bool, typer.Option("--json", help="Print exact weights, or the score, as JSON.")] = False,
     image: ImageFiles = None,
     sound: SoundFiles = None,
+    video: VideoFiles = None,
     device: Device = "auto",
 ) -> None:
     """Show what each layer and head of a trained model attends to, as one page that opens offline.
@@ -163,7 +164,7 @@ def look(
     chosen |= {"kind": kind, "neuron": neuron, "texts": _texts(texts, neuron), "patch": patch}
     chosen |= {"compare": compare}
     note_files(inputs or () if reads_text(loaded) and not has_towers(loaded) else (), "; look takes texts")
-    files = FilesBeside(loaded, image, sound)
+    files = FilesBeside(loaded, image, sound, video)
     items = list(files.beside(inputs or [""]) or ()) if files else inputs or []
     items = items or ([] if neuron is not None and not serve else _lines(loaded))
     changes = _switched_off(loaded, off)

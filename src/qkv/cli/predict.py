@@ -21,13 +21,13 @@ from .options import (
     Overwrite,
     RunPath,
     SoundFiles,
+    VideoFiles,
 )
 from .say import echo
 from .texts import CHUNK, Asked, asked, dumps, each, existing_path, load_runs, one_line, warn_of_settings
 
 if TYPE_CHECKING:
     from ..runs.inference.predict import Prediction
-    from ..runs.inference.run import Run
 
 FILES = 16  # files of standard input whose predictions are in memory at once, masks among them
 
@@ -81,6 +81,7 @@ def predict(
     ] = None,
     image: ImageFiles = None,
     sound: SoundFiles = None,
+    video: VideoFiles = None,
     ensemble_weights: EnsembleWeights = None,
     ensemble_mode: EnsembleMode = None,
     json: JsonLines = False,
@@ -99,9 +100,9 @@ def predict(
 
     loaded, inputs = load_runs(run, inputs, "predict", device, ensemble_weights, ensemble_mode)
     warn_of_settings(inputs, "`qkv predict` uses the run's settings, leave it out (or, to forecast, --data)")
-    files = FilesBeside(loaded, image, sound)
+    files = FilesBeside(loaded, image, sound, video)
     if files and (not loaded.media or not inputs):
-        inputs, files = _about(loaded, image or [], sound or [], inputs), FilesBeside(loaded)
+        inputs, files = _about(files, inputs), FilesBeside(loaded)
     given: dict[str, Any] = {
         "threshold": threshold,
         "seed": seed,
@@ -147,22 +148,33 @@ def predict(
             echo(_shown(prediction, json, reads_text(loaded)))
 
 
-def _about(run: Run, images: list[str], sounds: list[str], questions: list[str] | None) -> list[str]:
-    """Inputs of a run that has files for inputs: questions about one picture, or each about its own, or pictures alone; and
-    places for files without questions."""
-    if run.media:
-        from ..runs.inference.reading.beside import beside, files_of
+def _about(files: FilesBeside, questions: list[str] | None) -> list[str]:
+    """Inputs of a run that has files for inputs: questions about one picture, or each about its own, or files alone; and
+    places for files without questions.
 
-        each = [{"images": image} for image in images] + [{"sounds": sound} for sound in sounds]
-        return [beside(run, [""], files_of(**one))[0] for one in each]
-    if sounds:
-        raise ValueError(f"{run.name} reads no sounds beside texts; leave --sound out")
+    Raises ValueError for files of a kind that the run doesn't read.
+    """
+    from ..runs.inference.uses import reads_files
+
+    run, given = files.run, {name: some for name, some in files.by_kind().items() if some}
+    if run.media:
+        from ..runs.inference.reading.beside import beside
+
+        return [beside(run, [""], {name: [file]})[0] for name, some in given.items() for file in some]
+    reads = reads_files(run)
+    for name in given:
+        if name != reads:
+            what = f"no {name}s" if reads is None else f"{reads}s and no {name}s"
+            raise ValueError(f"{run.name} reads {what}; leave --{name} out")
+    each = [str(file) for some in given.values() for file in some]
     if not questions:
-        return images
-    pictures = images * len(questions) if len(images) == 1 else images
+        return each
+    if reads != "image":
+        raise ValueError(f"{run.name} reads {reads}s without texts beside them; leave the texts out")
+    pictures = each * len(questions) if len(each) == 1 else each
     if len(pictures) != len(questions):
         raise ValueError(
-            f"--image is given {len(images)} times for {len(questions)} texts; give one for all, or one for each"
+            f"--image is given {len(each)} times for {len(questions)} texts; give one for all, or one for each"
         )
     return [f"{picture}\t{question}" for picture, question in zip(pictures, questions, strict=True)]
 

@@ -11,10 +11,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..core.layout import Layout, Role
+from ..core.layout import Layout
 from ..core.several import worded
 from .model_interface import DecodingModel, check_predicts, evaluating
-from .prompts import length_groups, marks_prompts, padded
+from .prompts import length_groups, padded, with_prompts
 
 LOGITS = 2**26  # the most logits of one forward pass; more rows are scored in several
 
@@ -127,10 +127,9 @@ def _scores(model: Scorer, sources: Sequence[Sequence[int]] | None, rows: Sequen
     ids = ids.to(model.device)
     lengths = [len(row.fed) - 1 for row in rows]
     layout = Layout.from_lengths(lengths, device=model.device)
-    if marks_prompts(model):  # as in `generate`
-        prompts = torch.tensor([row.prompt for row in rows], device=model.device)
-        of_prompt = torch.arange(layout.shape[1], device=model.device) < prompts[:, None]
-        layout = layout.with_roles((layout.valid & of_prompt) * int(Role.PREFIX))
+    prompts = torch.tensor([row.prompt for row in rows], device=model.device)
+    of_prompt = torch.arange(layout.shape[1], device=model.device) < prompts[:, None]
+    layout = with_prompts(model, layout, layout.valid & of_prompt)  # as in `generate`
     if sources is None:
         logits = model(ids[:, :-1], layout=layout)
     else:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from jaxtyping import Bool
 from torch import Tensor
 
 from ..core.layout import Layout, Role
@@ -104,8 +105,8 @@ def prepare(
         raise ValueError(
             f"sources and targets differ in number ({source.shape[0]} and {prompt.shape[0]}); give one target for each"
         )
-    if prompt_layout.roles is None and marks_prompts(model):
-        prompt_layout = prompt_layout.with_roles(prompt_layout.valid * int(Role.PREFIX))
+    if prompt_layout.roles is None:
+        prompt_layout = with_prompts(model, prompt_layout, prompt_layout.valid)
     rows = _rows(prompt, prompt_layout)
     _check_vocabulary(rows, model.vocab_size)
     context = None if cache is not None and cache.endless else model.max_positions
@@ -113,7 +114,18 @@ def prepare(
     return Prompts(prompt, prompt_layout, rows, limits, cache, source, source_layout, media)
 
 
-def marks_prompts(model: DecodingModel) -> bool:
+def with_prompts(model: object, layout: Layout, prompt: Bool[Tensor, "B T"]) -> Layout:
+    """The layout in which the tokens of a prompt have the role PREFIX, if some layer of the model depends on it."""
+    return layout.with_roles(prompt * int(Role.PREFIX)) if marks_prompts(model) else layout
+
+
+def laid_prompt(model: DecodingModel, prompt: int, total: int) -> Layout:
+    """The layout of one sequence whose first `prompt` tokens are a prompt."""
+    layout = Layout.full(total, device=model.device)
+    return with_prompts(model, layout, torch.arange(total, device=model.device)[None] < prompt)
+
+
+def marks_prompts(model: object) -> bool:
     """Whether some layer of a decoder depends on which tokens have the role PREFIX, as those of prompts have."""
     decoder = getattr(getattr(model, "spec", None), "decoder", None)
     blocks = getattr(decoder, "blocks", ())

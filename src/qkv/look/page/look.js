@@ -475,7 +475,7 @@
     }
     const listed = rows.map((text, i) => [text, i]).filter(([, i]) => !own || query().rows[i] < grid.before || query().rows[i] >= grid.before + grid.rows * grid.columns);
     const drawing = make("div", {},
-      make("p", { class: "legend" }, `What ${rows[t]} attends to: the brighter, the more. ${own ? "Click a patch to see what it attends to." : "Choose a token:"}${isSound() ? " Time runs to the right, high pitches are at the top." : key().name === "video" ? " Frames follow from top to bottom." : ""}`),
+      make("p", { class: "legend" }, `What ${rows[t]} attends to: the brighter, the more. ${own ? "Click a patch to see what it attends to." : "Choose a token:"}${isSound() ? " Time runs to the right, high pitches are at the top." : !/^video( \d+)?$/.test(key().name) ? "" : own ? " Frames follow from top to bottom." : " Moments follow from left to right, row by row."}`),
       make("div", { class: "tokens", role: "group", "aria-label": "queries" }, listed.map(([text, i]) => make("button", { "aria-pressed": i === t, onclick: () => select(i) }, label(text)))),
       make("div", { class: "pictures" }, figures));
     image.onload = paint;

@@ -40,15 +40,15 @@ def predict(
 
     threshold: the lowest probability of an object that a detector reports.
     seed:      for random sampling (music).
-    images, sounds: files beside texts, in the order of the places `<image>` and `<sound>` in them; before texts without
-               places, one for all or one for each.
+    images, sounds, videos: files beside texts, in the order of the places `<image>`, `<sound>` and `<video>` in them;
+               before texts without places, one for all or one for each.
     data:      settings of how a series is read, such as `["gaps=fill"]` (forecasts).
     among:     a folder of pictures, a file of lines, or a list of both, in which a dual encoder finds the nearest ones.
     top:       how many of them, by default 5.
 
     Raises ValueError if an input can't be read, the run's task does not predict, or it does not use an option.
     """
-    files = files_of(options.pop("images", None), options.pop("sounds", None))
+    files = files_of(*(options.pop(name, None) for name in ("images", "sounds", "videos")))
     check_options(run, {**options, **({"data": data} if data else {})})
     if data and run.recipe is not None:
         changes = [f"data.{one.removeprefix('data.')}" for one in several.texts(data, "data")]

@@ -6,6 +6,8 @@ from typing import Any
 
 from ...nn.layers.embedding import Embedding
 from ...nn.layers.frames import Frames
+from ...nn.layers.patches import Patches
+from ...nn.layers.waveform import Waveform
 from ...nn.models.heads.sequence import SequenceClassifier
 from ...nn.models.heads.text import LanguageModel
 from ...nn.models.heads.vision import ImageClassifier
@@ -86,6 +88,18 @@ def reads_text(run: LoadedModel) -> bool:
     if run.tokenizer is None or not isinstance(spec, Transformer):
         return run.tokenizer is not None
     return isinstance((spec.encoder or spec.output).embedding, Embedding)
+
+
+def reads_files(run: LoadedModel) -> str | None:
+    """The kind of files that a run has for inputs, "image", "sound" or "video"; None if it reads none, or series."""
+    reads: str | None = getattr(run.trained_on, "reads", None)
+    spec = run.model.spec
+    if reads is not None or has_towers(run):
+        return reads or "image"
+    embedding = (spec.encoder or spec.output).embedding if isinstance(spec, Transformer) else None
+    if isinstance(embedding, Frames | Waveform):
+        return "sound"
+    return "image" if isinstance(embedding, Patches) else None
 
 
 def fills(run: LoadedModel) -> bool:

@@ -49,8 +49,8 @@ def test_weights_are_those_of_the_sequence_from_the_words_to_each_medium(omni: P
         group = view.group(span.name)
         words, places = view.axes[group.query], view.axes[group.key]
         assert places.grid == span.grid and places.picture is not None and not words.note and not places.note
-        assert places.shown == tuple(range(span.start, span.start + span.grid.tokens))
-        assert not set(words.shown) & {i for one in made.spans for i in range(one.start, one.start + one.grid.tokens)}
+        assert places.shown == span.places == span.every == tuple(range(span.every[0], span.every[-1] + 1))
+        assert not set(words.shown) & {i for one in made.spans for i in one.every}
         for layer, weights in zip(group.layers, every, strict=True):
             wanted = weights[:, list(words.shown)][..., list(places.shown)].float()
             np.testing.assert_allclose(layer.weights.numpy(), wanted.detach().numpy(), atol=1e-6)

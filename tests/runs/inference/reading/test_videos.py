@@ -14,7 +14,7 @@ import hub_pictures
 import numpy as np
 import pytest
 import torch
-from hub_pictures import flattened
+from hub_pictures import flattened, movie
 from PIL import Image
 from torch import Tensor
 
@@ -42,22 +42,6 @@ def movies(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         movie(folder / "a.mp4", 31, 10, (48, 32)),
         movie(folder / "b.mp4", 9, 24, (64, 40)),
     ]
-
-
-def movie(path: Path, count: int, rate: int, size: tuple[int, int], codec: str = "mpeg4") -> Path:
-    """A file of a bar that moves, and a line that falls."""
-    width, height = size
-    draw = np.random.default_rng(count)
-    with av.open(str(path), "w") as file:
-        stream = file.add_stream(codec, rate=rate)
-        stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
-        for i in range(count):
-            pixels = np.zeros((height, width, 3), np.uint8)
-            pixels[:, 5 * i % width :][:, :12] = draw.integers(60, 256, 3)
-            pixels[i % height] = 200
-            file.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, "rgb24")))
-        file.mux(stream.encode())
-    return path
 
 
 @pytest.fixture(scope="module")

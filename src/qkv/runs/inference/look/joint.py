@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import cast
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from ....core.layout import Grid
-from ....data.media.png import png_bytes
-from ....look.view.attention import AttentionGroup, by_group, layer_weights
-from ....look.view.axis import MOST_TOKENS, Axis, patch_labels
+from ....generation.prompts import laid_prompt
+from ....look.view.attention import AttentionGroup, attention_groups
+from ....look.view.axis import MOST_TOKENS, Axis
 from ....look.view.labels import token_labels
 from ....nn.kernels.request import Request
-from ....nn.layers.patches import Patches
-from ....nn.models.joint import Medium, Tower
 from ....nn.models.transformer import TransformerModel
 from ...tasks.captioning.joint import See, question_of
-from ...tasks.media import MediumReader, arrays, stacked
-from ..loaded import LoadedModel, TextMedia
-from ..reading.beside import prompts, readers_of
+from ...tasks.media import stacked
+from ..loaded import LoadedModel
+from ..reading.beside import prompts
+from .media_spans import MediumSpan, spans_of
 
 MOST_WRITTEN = 64  # tokens of an answer that is generated to be looked at
-_HIGH = 24  # pixels of the drawing of a series
-
-
-@dataclass(frozen=True, eq=False)
-class MediumSpan:
-    """One medium in a sequence: its name, such as "image" or "image 2", its first token, and how its tokens stand."""
-
-    name: str
-    start: int
-    grid: Grid
-    picture: bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,45 +49,9 @@ def joint_pass(run: LoadedModel, text: str) -> JointPass:
     ].text
     ids = (*prompt, *run.words.encode(output))
     model, media = cast(TransformerModel, run.model), stacked(found)
-    read = torch.tensor([ids], device=model.device)
-    spans = tuple(_spans(run, ids, found[0] if found else {}))
-    return JointPass(lambda: model.hidden(read, media=media or None), ids, output, spans)
-
-
-def _spans(run: LoadedModel, ids: Sequence[int], found: TextMedia) -> Iterator[MediumSpan]:
-    """The media of a sequence whose tokens stand on a grid."""
-    for medium, reader in zip(run.media, _by_medium(run), strict=True):
-        at, several = 0, arrays(found.get(medium.name, ()))
-        for number, array in enumerate(several, 1):
-            start, count = ids.index(medium.token, at), reader.tokens(array.shape)
-            at, grid = start + count, _grid(medium, array.shape)
-            if grid is not None and grid.tokens == count:
-                name = medium.name if len(several) == 1 else f"{medium.name} {number}"
-                yield MediumSpan(name, start, grid, _drawn(medium.name, np.asarray(array, np.float32)))
-
-
-def _by_medium(run: LoadedModel) -> list[MediumReader]:
-    readers = {reader.name: reader for reader in readers_of(run)}
-    return [readers[medium.name] for medium in run.media]
-
-
-def _grid(medium: Medium, shape: Sequence[int]) -> Grid | None:
-    reads = medium.reads
-    patches = reads.stack.embedding if isinstance(reads, Tower) else reads
-    if not isinstance(patches, Patches):
-        return None
-    grid = patches.grid_of((shape[1], shape[2]))
-    return reads.projector.grid_of(grid) if isinstance(reads, Tower) else grid
-
-
-def _drawn(name: str, numbers: NDArray[np.float32]) -> bytes:
-    """What the model read of a medium, as a PNG file with its contrast stretched; a series is a row of bars."""
-    values = numbers if len(numbers) in (1, 3) else numbers.mean(0, keepdims=True)
-    low, high = float(values.min()), float(values.max())
-    values = (values - low) / max(high - low, 1e-9)
-    if name == "series":
-        values = (values[0, 0] >= np.linspace(1, 0, _HIGH)[:, None]).astype(np.float32)[None]
-    return png_bytes(np.round(values * 255))
+    read, layout = torch.tensor([ids], device=model.device), laid_prompt(model, len(prompt), len(ids))
+    spans = tuple(spans_of(run, asked, ids, found[0] if found else {}))
+    return JointPass(lambda: model.hidden(read, layout=layout, media=media or None), ids, output, spans)
 
 
 def media_groups(
@@ -113,21 +62,19 @@ def media_groups(
     heads: Sequence[int] | None = None,
 ) -> tuple[list[AttentionGroup], dict[str, Axis]]:
     """The attention of words into each medium, and its axes: of the words after it, and of its places."""
-    places = {i for span in made.spans for i in range(span.start, span.start + span.grid.tokens)}
-    decoder = by_group(requests).get("decoder", [])
+    media = {i for span in made.spans for i in span.every}
     groups, axes = list[AttentionGroup](), dict[str, Axis]()
     for span in made.spans:
-        words = [i for i in range(span.start, len(made.ids)) if i not in places][:MOST_TOKENS]
-        columns = range(span.start, span.start + span.grid.tokens)
-        if not words:
+        after = [i for i in range(span.every[-1] + 1, len(made.ids)) if i not in media]
+        shown = after[:MOST_TOKENS]
+        if not shown:
             continue
-        labels = tuple(token_labels(run.words, [made.ids[i] for i in words]))
-        name = f"words after the {span.name}"
-        axes[name] = Axis(name, labels, tuple(words), len(words))
-        axes[span.name] = Axis(
-            span.name, patch_labels(span.grid), tuple(columns), len(columns), grid=span.grid, picture=span.picture
-        )
-        shown = [i for i in range(len(decoder)) if layers is None or i in layers]
-        weights = tuple(layer_weights(decoder[i], i, words, columns, heads) for i in shown)
-        groups.append(AttentionGroup(span.name, name, span.name, weights, len(decoder)))
+        first = f"the first {len(shown)} of {len(after)} words are drawn" if len(shown) < len(after) else ""
+        name, labels = f"words after the {span.name}", token_labels(run.words, [made.ids[i] for i in shown])
+        words = Axis(name, tuple(labels), tuple(shown), len(shown))
+        places = Axis(span.name, span.labels, span.places, len(span.places), grid=span.grid, picture=span.picture)
+        axes |= {name: words, span.name: places}
+        for group in attention_groups(requests, {"decoder": (words, places)}, layers, heads):
+            note = "; ".join(filter(None, (span.note, first, group.note)))
+            groups.append(replace(group, name=span.name, note=note))
     return groups, axes

@@ -18,6 +18,7 @@ from ....core.spec import brief
 from ....data.media.png import png_bytes
 from ....data.tokenizers.tokenizer import Tokenizer
 from ....generation import Generation, trace
+from ....generation.prompts import laid_prompt, marks_prompts
 from ....look.view.labels import token_labels
 from ....look.view.panels import Panel
 from ....nn.attention.own_calls import hooked
@@ -157,7 +158,7 @@ def _masked(run: LoadedModel, text: str) -> ForwardPass:
 
 def _continued(run: LoadedModel, text: str, count: int, settings: Generation) -> ForwardPass:
     """A language model: the text, and `count` tokens that continue it."""
-    ids = run.encode(text)
+    ids = prompt = run.encode(text)
     unknown_words.warn(run, [text], [ids])
     facts: tuple[tuple[str, str], ...] = ()
     panels: list[Panel] = []
@@ -166,8 +167,12 @@ def _continued(run: LoadedModel, text: str, count: int, settings: Generation) ->
         facts = (("continuation", run.words.decode(new)), ended)
         ids = [*ids, *new]
     sequence = TokenSequence("text", len(ids), tuple(ids), run.words)
-    inputs = _ids(run, ids)
-    passing = ForwardPass(lambda: _hidden(run, inputs), _both(sequence), facts, _head(run), ((inputs,), {}))
+    inputs, options = _ids(run, ids), dict[str, Any]()
+    if marks_prompts(run.model):
+        options["layout"] = laid_prompt(run.model, len(prompt), len(ids))
+    passing = ForwardPass(
+        lambda: _hidden(run, inputs, **options), _both(sequence), facts, _head(run), ((inputs,), options)
+    )
     return replace(passing, panels=tuple(panels))
 
 
@@ -221,10 +226,10 @@ def _ids(run: LoadedModel, ids: Sequence[int]) -> Tensor:
     return torch.tensor([list(ids)], device=run.model.device)
 
 
-def _hidden(run: LoadedModel, *ids: Tensor) -> Tensor:
+def _hidden(run: LoadedModel, *ids: Tensor, **options: Any) -> Tensor:
     """The last hidden states, or the outputs of a model that has none to give."""
-    hidden = getattr(run.model, "hidden", None)
-    out: Tensor = run.model(*ids) if hidden is None else hidden(*ids)
+    hidden = getattr(run.model, "hidden", run.model)
+    out: Tensor = hidden(*ids, **options)
     return out
 
 

@@ -45,6 +45,11 @@ def patching_panel(run: LoadedModel, text: str, other: str, target: str | None =
             f"{brief(text)} and {brief(other)} have the same tokens, so nothing tells them apart; choose another text"
         )
     corrupted = (torch.tensor([ids], device=model.device), *arguments[1:])
+    if "layout" in options:
+        raise ValueError(
+            f"activations are patched between texts that are read from left to right, and {run.name} reads a prompt in both "
+            "directions"
+        )
     if options or any(not isinstance(one, Tensor) for one in arguments):
         raise ValueError(f"activations are patched between plain texts, and {run.name} reads more than their tokens")
     crosses = model.is_encoder_decoder
