@@ -84,6 +84,7 @@ QWEN_VISION: dict[str, dict[str, Any]] = {
         "deepstack_visual_indexes": [0],
     },
 }
+QWEN_VISION["qwen3_vl_moe"] = QWEN_VISION["qwen3_vl"]
 LINEAR = {"rope_type": "linear", "factor": 2.0, "rope_theta": 1000.0, "partial_rotary_factor": 1.0}
 YARN = {**LINEAR, "rope_type": "yarn", "original_max_position_embeddings": 16, "beta_fast": 8.0, "beta_slow": 1.0}
 LONG = {"type": "longrope", "short_factor": [1.0] * 4, "long_factor": [2.0] * 4, "rope_theta": 1000.0}

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from hub_pictures import flattened
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -19,6 +20,7 @@ from qkv.core.layout import Layout
 from qkv.io.families import FAMILIES
 from qkv.io.hub.names import Names
 
+IMAGE, VIDEO = 9, 8  # placeholders of Qwen's models
 ROLES = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 SAID = {"dtype", "_name_or_path", "_attn_implementation", "transformers_version", "architectures", "vision_use_head"}
 
@@ -45,6 +47,38 @@ def padded_left(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Layout]:
     for number, row in enumerate(rows):
         ids[number, layout.valid[number]] = torch.tensor(row)
     return ids, layout
+
+
+def pictures_and_videos(
+    model: Any, rows: Sequence[Sequence[tuple[int, int, int]]], videos: bool, apart: bool = False
+) -> Given:
+    """Prompts of Qwen's models, padded on the left. `rows` has the times (0: a picture), rows and columns of vectors of each
+    medium; without `videos`, all are pictures. With `apart`, a text stands between the pictures of a video."""
+    vision = model.config.vision_config
+    side, frames = vision.patch_size * vision.spatial_merge_size, vision.temporal_patch_size
+    prompts, media = list[list[int]](), list[Tensor]()
+    patches: dict[str, list[Tensor]] = {"": [], "_videos": []}
+    grids: dict[str, list[list[int]]] = {"": [], "_videos": []}
+    for row in rows:
+        ids = [5, 6]
+        for times, height, width in row if videos else [(0, h, w) for _, h, w in row]:
+            shape = (vision.in_channels, height * side, width * side)
+            clip = torch.randn(times * frames or 1, *shape, dtype=torch.float64)
+            media.append(clip if times else clip[0])
+            flat, grid = flattened(clip if times else clip.repeat(frames, 1, 1, 1), vision)
+            kind, places = ("_videos", VIDEO) if times else ("", IMAGE)
+            patches[kind].append(flat)
+            grids[kind].append(grid)
+            each = [places] * (height * width)
+            for i in range(max(times, 1)) if apart else [0]:
+                ids += [20 + i, *each, 10, 11] if apart else [*each * max(times, 1), 10, 11]
+        prompts.append([*ids, 12, 7])
+    padded, layout = padded_left(prompts)
+    inputs: dict[str, Tensor] = {"mm_token_type_ids": (padded == IMAGE).int() + 2 * (padded == VIDEO).int()}
+    for kind, name in (("", "image"), ("_videos", "video")):
+        if patches[kind]:
+            inputs |= {f"pixel_values{kind}": torch.cat(patches[kind]), f"{name}_grid_thw": torch.tensor(grids[kind])}
+    return Given(padded, layout, {"image": media}, inputs, layout)
 
 
 def drawn(model: Any, seed: int, scale: float = 0.3) -> Any:
@@ -136,6 +170,8 @@ def _check_saved(theirs: Any, ours: Any, folder: Path, untrained: str) -> None:
             changed = {key for key in before if before[key] != after.get(key)} - SAID
             if kind == "fresh":
                 changed -= {*ROLES, "tie_word_embeddings", "window_size"}  # or of no layer, or rounded down
+                if "decoder_sparse_step" in before:  # of no layer, or the same layers said otherwise
+                    changed -= {"intermediate_size", "decoder_sparse_step", "mlp_only_layers"}
                 if "sliding_attention" not in before.get("layer_types", ()):
                     changed -= {"sliding_window", "rope_parameters"}  # of no layer
             assert not changed, (kind, part, changed)

@@ -16,6 +16,7 @@ NEEDED |= {
     "qwen2_5_vl": {"vision_config": {"out_hidden_size": 8192}},
     "qwen2_vl": {"vision_config": {"hidden_size": 8192}},
     "qwen3_vl": {"vision_config": {"out_hidden_size": 4096}},
+    "qwen3_vl_moe": {"vision_config": {"out_hidden_size": 2048}},
 }
 NEEDED["esm"] = {"vocab_size": 33, "pad_token_id": 1}  # null by default, with which transformers makes no model
 THEIRS = [model_type for model_type in FAMILIES if model_type in CONFIG_MAPPING]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from hub_pictures import flattened
-from torch import Tensor
+from safetensors.torch import load_file, save_file
 
 import qkv
 from qkv.io.families import FAMILIES
@@ -17,14 +17,13 @@ from qkv.io.hub.family import difference
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from picture_readers import ROLES, Given, check, drawn, padded_left, random_sizes
+from picture_readers import IMAGE, ROLES, VIDEO, Given, check, drawn, pictures_and_videos, random_sizes
 
 COUNT = 14
-IMAGE, VIDEO = 9, 8
 
 
-def config_of(case: int) -> dict[str, Any]:
-    """The configuration of a random model: unusual heads, sections, patches, mergers, tables and deep layers."""
+def config_of(case: int, kind: str = "qwen3_vl") -> dict[str, Any]:
+    """The configuration of a random model: unusual heads, sections, patches, mergers, tables, deep layers and experts."""
     rng = random_sizes(case)
     heads, pairs = rng.choice([1, 2, 4]), rng.choice([3, 4, 7])
     rows = rng.randint(0, pairs // 3)
@@ -51,6 +50,8 @@ def config_of(case: int) -> dict[str, Any]:
         },
         **ROLES,
     }
+    if kind == "qwen3_vl_moe":
+        text |= experts_of(case, text)
     merge = rng.choice([1, 2, 2, 3])
     depth = rng.randint(1, 4)
     vision = {
@@ -72,60 +73,58 @@ def config_of(case: int) -> dict[str, Any]:
     return {"text_config": text, "vision_config": vision, **whole}
 
 
-def theirs_of(case: int) -> Any:
-    from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
+def experts_of(case: int, text: dict[str, Any]) -> dict[str, Any]:
+    """Keys of the experts: of every width, also of half the model's and of the model's, in all layers or in some."""
+    rng, layers = random_sizes(case + 1000), text["num_hidden_layers"]
+    count = rng.choice([1, 3, 5])
+    some = layers > 1 and case % 3 == 1
+    return {
+        "num_experts": count,
+        "num_experts_per_tok": rng.randint(1, min(count, 3)),
+        "moe_intermediate_size": rng.choice([7, text["hidden_size"] // 2, text["hidden_size"]]),
+        "decoder_sparse_step": 2 if some and rng.random() < 0.5 else 1,
+        "mlp_only_layers": [0] if some else [],
+        "router_aux_loss_coef": rng.choice([0.0, 0.01]),
+    }
 
-    config = Qwen3VLConfig(**config_of(case), attn_implementation="sdpa")
-    return drawn(Qwen3VLForConditionalGeneration(config), case)
+
+def theirs_of(case: int, kind: str = "qwen3_vl") -> Any:
+    import transformers
+
+    name = {"qwen3_vl": "Qwen3VL", "qwen3_vl_moe": "Qwen3VLMoe"}[kind]
+    config = getattr(transformers, f"{name}Config")(**config_of(case, kind), attn_implementation="sdpa")
+    config._experts_implementation = "eager"  # their fused one has no float64
+    return drawn(getattr(transformers, f"{name}ForConditionalGeneration")(config), case)
 
 
 def given_to(model: Any, count: int = 2, videos: bool = True) -> Given:
-    """Prompts padded on the left: two pictures and a video of unequal sizes, and a video and a picture. Between the pictures
-    of a video stands a text."""
-    vision = model.config.vision_config
-    side, frames = vision.patch_size * vision.spatial_merge_size, vision.temporal_patch_size
-    sizes = [
-        [(2, 2, 3), (0, 3, 1), (0, 1, 4)],
-        [(3, 2, 1), (0, 4, 5)],
-    ]  # times (0: a picture), rows, columns of vectors
-    rows: list[list[int]] = []
-    media: list[Tensor] = []
-    patches: dict[str, list[Tensor]] = {"": [], "_videos": []}
-    grids: dict[str, list[list[int]]] = {"": [], "_videos": []}
-    for row in sizes[:count]:
-        ids = [5, 6]
-        for times, height, width in row if videos else [(0, h, w) for _, h, w in row]:
-            shape = (vision.in_channels, height * side, width * side)
-            clip = torch.randn(max(times, 1) * frames if times else 1, *shape, dtype=torch.float64)
-            media.append(clip if times else clip[0])
-            flat, grid = flattened(clip if times else clip.repeat(frames, 1, 1, 1), vision)
-            kind = "_videos" if times else ""
-            patches[kind].append(flat)
-            grids[kind].append(grid)
-            for i in range(max(times, 1)):
-                ids += [20 + i, *[VIDEO if times else IMAGE] * (height * width), 10, 11]
-        rows.append([*ids, 12, 7])
-    padded, layout = padded_left(rows)
-    types = (padded == IMAGE).int() + 2 * (padded == VIDEO).int()
-    inputs: dict[str, Tensor] = {"mm_token_type_ids": types}
-    for kind, name in (("", "image"), ("_videos", "video")):
-        if patches[kind]:
-            inputs |= {f"pixel_values{kind}": torch.cat(patches[kind]), f"{name}_grid_thw": torch.tensor(grids[kind])}
-    return Given(padded, layout, {"image": media}, inputs, layout)
+    """Two pictures and a video of unequal sizes, and a video and a picture. A text stands between a video's pictures."""
+    rows = [[(2, 2, 3), (0, 3, 1), (0, 1, 4)], [(3, 2, 1), (0, 4, 5)]]
+    return pictures_and_videos(model, rows[:count], videos, apart=True)
 
 
-@pytest.mark.parametrize("case", [pytest.param(i, marks=pytest.mark.slow if i != 1 else []) for i in range(COUNT)])
-def test_all_that_transformers_does(case: int, tmp_path: Path) -> None:
-    theirs = theirs_of(case)
+KINDS = ("qwen3_vl", "qwen3_vl_moe")
+FAST = (("qwen3_vl", 1), ("qwen3_vl_moe", 1), ("qwen3_vl_moe", 2))
+CASES = [
+    pytest.param(kind, case, marks=pytest.mark.slow if (kind, case) not in FAST else [])
+    for kind in KINDS
+    for case in range(COUNT)
+]
+
+
+@pytest.mark.parametrize(("kind", "case"), CASES)
+def test_all_that_transformers_does(kind: str, case: int, tmp_path: Path) -> None:
+    theirs = theirs_of(case, kind)
     given = given_to(theirs, videos=case % 3 != 1)
     deep = theirs.config.vision_config.deepstack_visual_indexes  # without any, their beam search raises IndexError
     check(theirs, given, given_to(theirs, 1), tmp_path, tokens=20, close=1e-5, widths=(1, 3) if deep else (1,))
 
 
-def test_a_configuration_is_a_spec_and_back() -> None:
-    family = FAMILIES["qwen3_vl"]
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_configuration_is_a_spec_and_back(kind: str) -> None:
+    family = FAMILIES[kind]
     for case in range(COUNT):
-        config = config_of(case)
+        config = config_of(case, kind)
         spec = family.spec(config)
         assert not difference(family.spec(family.config(spec)), spec)
         assert qkv.build(spec, device="meta").spec.n_parameters == spec.n_parameters
@@ -152,3 +151,25 @@ def test_what_a_configuration_says_wrongly_is_one_sentence() -> None:
     ):
         with pytest.raises(ValueError, match=said):
             family.spec({**config, **changes})
+
+
+def test_experts_are_read_in_both_of_the_forms_that_files_have(tmp_path: Path) -> None:
+    config = config_of(2, "qwen3_vl_moe")
+    config["text_config"] |= {"hidden_size": 12, "moe_intermediate_size": 7, "num_experts": 3}
+    config["vision_config"]["out_hidden_size"] = 12
+    spec = FAMILIES["qwen3_vl_moe"].spec(config)
+    model = qkv.build(spec, seed=0)
+    model.save(tmp_path / "published", "hub")
+    tensors = load_file(tmp_path / "published" / "model.safetensors")
+    name = "model.language_model.layers.0.mlp.experts"
+    assert tensors[f"{name}.gate_up_proj"].shape == (3, 12, 14) and tensors[f"{name}.down_proj"].shape == (3, 7, 12)
+    turned = {key: one.mT.contiguous() if ".experts." in key else one for key, one in tensors.items()}
+    shutil.copytree(tmp_path / "published", tmp_path / "turned")
+    save_file(turned, tmp_path / "turned" / "model.safetensors", {"format": "pt"})
+    for kind in ("published", "turned"):
+        again = qkv.load(tmp_path / kind).model.state_dict()
+        assert all(torch.equal(again[key], one) for key, one in model.state_dict().items()), kind
+    wrong = {key: one[:, :-1].contiguous() if key.endswith("down_proj") else one for key, one in tensors.items()}
+    save_file(wrong, tmp_path / "turned" / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ValueError, match=r"down_proj is of shape \(3, 6, 12\), and the model's of \(3, 7, 12\)"):
+        qkv.load(tmp_path / "turned")

@@ -7,9 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from hub_pictures import flattened
-from torch import Tensor
 
 import qkv
 from qkv.io.families import FAMILIES
@@ -17,10 +14,9 @@ from qkv.io.hub.family import difference
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from picture_readers import ROLES, Given, check, drawn, padded_left, random_sizes
+from picture_readers import IMAGE, ROLES, VIDEO, Given, check, drawn, pictures_and_videos, random_sizes
 
 COUNT = 13
-IMAGE, VIDEO = 9, 8
 
 
 def config_of(kind: str, case: int) -> dict[str, Any]:
@@ -82,36 +78,9 @@ def theirs_of(kind: str, case: int) -> Any:
 
 
 def given_to(model: Any, count: int = 2, videos: bool = True) -> Given:
-    """Prompts padded on the left: two pictures and a video of unequal sizes, and a video and a picture."""
-    vision = model.config.vision_config
-    side, frames = vision.patch_size * vision.spatial_merge_size, vision.temporal_patch_size
-    sizes = [
-        [(1, 2, 3), (0, 3, 1), (0, 1, 4)],
-        [(2, 2, 1), (0, 4, 5)],
-    ]  # times (0: a picture), rows, columns of vectors
-    rows: list[list[int]] = []
-    media: list[Tensor] = []
-    patches: dict[str, list[Tensor]] = {"": [], "_videos": []}
-    grids: dict[str, list[list[int]]] = {"": [], "_videos": []}
-    for row in sizes[:count]:
-        ids = [5, 6]
-        for times, height, width in row if videos else [(0, h, w) for _, h, w in row]:
-            shape = (vision.in_channels, height * side, width * side)
-            clip = torch.randn(max(times, 1) * frames if times else 1, *shape, dtype=torch.float64)
-            media.append(clip if times else clip[0])
-            flat, grid = flattened(clip if times else clip.repeat(frames, 1, 1, 1), vision)
-            kind = "_videos" if times else ""
-            patches[kind].append(flat)
-            grids[kind].append(grid)
-            ids += [VIDEO if times else IMAGE] * (max(times, 1) * height * width) + [10, 11]
-        rows.append([*ids, 12, 7])
-    padded, layout = padded_left(rows)
-    types = (padded == IMAGE).int() + 2 * (padded == VIDEO).int()
-    inputs: dict[str, Tensor] = {"mm_token_type_ids": types}
-    for kind, name in (("", "image"), ("_videos", "video")):
-        if patches[kind]:
-            inputs |= {f"pixel_values{kind}": torch.cat(patches[kind]), f"{name}_grid_thw": torch.tensor(grids[kind])}
-    return Given(padded, layout, {"image": media}, inputs, layout)
+    """Two pictures and a video of unequal sizes, and a video and a picture."""
+    rows = [[(1, 2, 3), (0, 3, 1), (0, 1, 4)], [(2, 2, 1), (0, 4, 5)]]
+    return pictures_and_videos(model, rows[:count], videos)
 
 
 CASES = [

@@ -82,6 +82,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "gemma3_vision": ("gemma3",),
     "qwen_vl": ("qwen2_5_vl", "qwen2_vl"),
     "qwen3_vl": ("qwen3_vl",),
+    "qwen3_vl_moe": ("qwen3_vl_moe",),
     "wav2vec2": ("wav2vec2", "hubert"),
     "segmenter": (),
     "rnnsearch": (),

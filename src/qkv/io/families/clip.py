@@ -29,7 +29,7 @@ from .classes import BARE
 from .factories import based_on
 from .parts import Part
 from .places import Place, places
-from .vit import vit
+from .vit import Sides, vit
 
 
 @based_on(
@@ -156,31 +156,6 @@ PRESETS = [(clip, SIZES)]
 
 
 @dataclass(frozen=True)
-class Square:
-    """A height and a width that are the same, one number in the Hub's configuration."""
-
-    key: str
-    size: str
-    default: int
-
-    @property
-    def keys(self) -> Mapping[str, Any]:
-        return {self.key: self.default}
-
-    def read(self, config: Config) -> Size:
-        value = config[self.key]
-        height, width = (value, value) if isinstance(value, int) else value
-        if height != width:
-            raise ValueError(f"{self.key}={brief(value)} is not built here; what is, is a square, one number")
-        return height, width
-
-    def write(self, value: Size, sizes: Mapping[str, Any]) -> dict[str, Any]:
-        if value[0] != value[1]:
-            raise ValueError(f"{self.key} is one number there, and {value[0]} × {value[1]} here")
-        return {self.key: value[0]}
-
-
-@dataclass(frozen=True)
 class LogitScale:
     """The logarithm of the scale at the beginning of training, −log of the field `temperature`."""
 
@@ -234,8 +209,8 @@ LAYERS: tuple[Field, ...] = (
 )
 """The keys of a tower's layers."""
 PIXELS: tuple[Field, ...] = (
-    Square("image_size", "image", 224),
-    Square("patch_size", "patch", 16),
+    Sides("image_size", "image", (224, 224), square=True),
+    Sides("patch_size", "patch", (16, 16), square=True),
     Key("num_channels", "channels", 3),
 )
 """The keys of a tower that reads pictures."""
@@ -337,7 +312,7 @@ CLIP_VISION_MODEL = Family(
     classes={"CLIPVisionModelWithProjection": Class(), "CLIPVisionModel": BARE},
     prefix="vision_model.",
     fields=(
-        Square("patch_size", "patch", 32),
+        Sides("patch_size", "patch", (32, 32), square=True),
         *(field for field in PIXELS if field.size != "patch"),
         Key("projection_dim", "width", 512),
         Key("hidden_act", "activation", "quick_gelu", QUICK),

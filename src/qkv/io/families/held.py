@@ -59,6 +59,7 @@ HELD: dict[str, str] = {
     "qwen3": "5.23.0",
     "qwen3_moe": "5.23.0",
     "qwen3_vl": "5.23.0",
+    "qwen3_vl_moe": "5.23.0",
     "roberta": "5.23.0",
     "siglip": "5.23.0",
     "siglip2": "5.23.0",

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,12 +23,24 @@ from ...nn.positions.base import Position
 from ..hub.family import Class, Family, Table, at
 from ..hub.keys import ACTIVATIONS, ANY, Config, Key, changed
 from ..hub.names import Row
-from ..hub.transforms import Joined, Shaped
 from .llama import FIELDS, NAMES
-from .parts import READER, Part, text_of
+from .parts import READER, Part
 from .qwen3 import FAMILY as QWEN3
 from .qwen3 import QK_NORM
-from .qwen_vl import BLOCK, FRAMES, MERGE, TOWER, Channels, InVision, Sections, VisionRope
+from .qwen_vl import (
+    BESIDE,
+    BLOCK,
+    FRAMES,
+    MERGE,
+    PLACEHOLDERS,
+    PLACES,
+    Channels,
+    InVision,
+    MergedTower,
+    Sections,
+    VisionRope,
+    tower_rows,
+)
 from .vit import SideOfSquare
 
 DEEP = "deepstack_visual_indexes"
@@ -128,7 +140,7 @@ def qwen3_vl(
 
 
 @dataclass(frozen=True)
-class DeepTowerPart(Part):
+class DeepTowerPart(MergedTower):
     """The size `tower`: the ViT, its merger, and the mergers of its deep layers, which normalize after merging."""
 
     def read(self, config: Config) -> Tower:  # type: ignore[override]
@@ -142,12 +154,12 @@ class DeepTowerPart(Part):
         return Tower(stack=spec.encoder, width=spec.d_model, projector=merger, frames=inside[FRAMES], **deep)
 
     def write(self, value: Tower, sizes: Mapping[str, Any]) -> dict[str, Any]:  # type: ignore[override]
-        vision = Transformer(d_model=value.width, encoder=value.stack, head=None)
-        inside = super().write(vision, sizes)[self.key]
-        channels = at(value.stack, "embedding.channels") // value.frames
-        own = {FRAMES: value.frames, "in_channels": channels, MERGE: value.projector.shuffle, DEEP: list(value.layers)}
-        return {self.key: {**inside, **own}}
+        return {self.key: {**self.written(value, value.stack, sizes), DEEP: list(value.layers)}}
 
+
+POSITION = Sections(
+    base=500000.0, kinds=("default", "linear", "yarn", "llama3"), usual=(24, 20, 20), arrangement="interleaved"
+)
 
 TEXT = replace(
     QWEN3,
@@ -155,12 +167,7 @@ TEXT = replace(
     fields=changed(
         FIELDS,
         Key("attention_bias", "attention_bias", False),
-        Sections(
-            base=500000.0,
-            kinds=("default", "linear", "yarn", "llama3"),
-            usual=(24, 20, 20),
-            arrangement="interleaved",
-        ),
+        POSITION,
         vocab_size=151936,
         intermediate_size=22016,
         num_key_value_heads=32,
@@ -181,30 +188,25 @@ IN_BLOCK = {
 
 
 def names(spec: Transformer) -> Table:
-    """The decoder's names below `model`, and the tower's below `model.visual`."""
-    text = (*NAMES, QK_NORM)
+    return names_with(spec, (*NAMES, QK_NORM))
+
+
+def names_with(spec: Transformer, text: Iterable[Row]) -> Table:
+    """The names of a decoder below `model.language_model`, and the tower's below `model.visual`."""
     return (*(row.renamed("model.", "model.language_model.") for row in text), *_tower_names(spec, "model.visual"))
 
 
 def _tower_names(spec: Transformer, theirs: str) -> Table:
-    tower = at(spec, TOWER)
-    patches, frames = tower.stack.embedding, tower.frames
-    assert isinstance(patches, Patches)
-    convolution = Shaped((-1, patches.channels // frames, frames, *patches.patch))
     ours, block = f"{READER}.stack", f"{theirs}.blocks.{{i}}"
     projections = (
         (f"{theirs}.merger", f"{READER}.projector"),
         (f"{theirs}.deepstack_merger_list.{{i}}", f"{READER}.deep.{{i}}"),
     )
     return (
-        Row(f"{theirs}.patch_embed.proj.weight", f"{ours}.embedding.project.weight", convolution),
+        *tower_rows(spec, theirs),
         Row(f"{theirs}.patch_embed.proj.bias", f"{ours}.embedding.project.bias"),
         Row(f"{theirs}.pos_embed.weight", f"{ours}.position.weight"),
         *(Row(f"{block}.{one}.*", f"{ours}.blocks.{{i}}.{other}.*") for one, other in IN_BLOCK.items()),
-        *(
-            Row(f"{block}.attn.qkv.{kind}", f"{ours}.blocks.{{i}}.attention.[q,k,v].{kind}", Joined())
-            for kind in ("weight", "bias")
-        ),
         *(
             Row(f"{there}.{one}.*", f"{here}.{other}.*")
             for there, here in projections
@@ -222,17 +224,10 @@ FAMILY = Family(
     fields=(
         Part("text_config", "text", TEXT, shared={"tie_word_embeddings": False}),
         DeepTowerPart("vision_config", "tower", VISION, alike=("qwen3_vl",)),
-        Key("image_token_id", "token", 151655),
-        Key("video_token_id", "video", 151656),
+        *PLACEHOLDERS,
         InVision("out_hidden_size", "width", 3584),
     ),
-    places={
-        "text": text_of,
-        "tower": TOWER,
-        "token": "decoder.embedding.media.0.token",
-        "video": "decoder.embedding.media.0.video",
-        "width": "d_model",
-    },
+    places=PLACES,
     names=names,
-    harmless=dict.fromkeys(("vision_start_token_id", "vision_end_token_id"), ANY),
+    harmless=BESIDE,
 )

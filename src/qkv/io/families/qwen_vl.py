@@ -29,11 +29,13 @@ from ..hub.names import Row
 from ..hub.transforms import Joined, Shaped
 from .llama import NAMES
 from .parts import READER, Part, text_of
+from .places import Place
 from .qwen2 import FAMILY as QWEN2
 from .qwen2 import LayerTypes
 from .rope import Rope
 
-TOWER = "decoder.embedding.media.0.reads"
+MEDIUM = "decoder.embedding.media.0"
+TOWER = f"{MEDIUM}.reads"
 FRAMES, MERGE = "temporal_patch_size", "spatial_merge_size"
 
 # -- the tower -----------------------------------------------------------------------------------------------------------
@@ -251,8 +253,18 @@ def qwen_vl(
     return spec if head else spec.replace(head=None)
 
 
+class MergedTower(Part):
+    """A tower's configuration, in which keys of its merger stand too."""
+
+    def written(self, value: Tower, stack: Stack, sizes: Mapping[str, Any]) -> dict[str, Any]:
+        """The configuration of a tower whose ViT is written as `stack`."""
+        inside = super().write(Transformer(d_model=value.width, encoder=stack, head=None), sizes)[self.key]
+        channels = at(stack, "embedding.channels") // value.frames
+        return {**inside, FRAMES: value.frames, "in_channels": channels, MERGE: value.projector.shuffle}
+
+
 @dataclass(frozen=True)
-class TowerPart(Part):
+class TowerPart(MergedTower):
     """The size `tower`: the configuration of the ViT and its merger, which normalizes as the ViT does."""
 
     gated: bool = True
@@ -267,11 +279,7 @@ class TowerPart(Part):
         return Tower(stack=stack, width=spec.d_model, projector=projector, frames=inside[FRAMES])
 
     def write(self, value: Tower, sizes: Mapping[str, Any]) -> dict[str, Any]:  # type: ignore[override]
-        stack = value.stack.replace({"embedding.image": (448, 448)})
-        vision = Transformer(d_model=value.width, encoder=stack, head=None)
-        inside = super().write(vision, sizes)[self.key]
-        channels = at(stack, "embedding.channels") // value.frames
-        return {self.key: {**inside, FRAMES: value.frames, "in_channels": channels, MERGE: value.projector.shuffle}}
+        return {self.key: self.written(value, value.stack.replace({"embedding.image": (448, 448)}), sizes)}
 
 
 @dataclass(frozen=True)
@@ -376,18 +384,25 @@ def names(spec: Transformer) -> Table:
     )
 
 
-def _tower_names(spec: Transformer, theirs: str) -> Table:
+def tower_rows(spec: Transformer, theirs: str) -> Table:
+    """The rows of patches, queries, keys and values."""
     tower = at(spec, TOWER)
     patches, frames = tower.stack.embedding, tower.frames
     convolution = Shaped((-1, patches.channels // frames, frames, *patches.patch))
+    qkv, ours = f"{theirs}.blocks.{{i}}.attn.qkv", f"{READER}.stack.blocks.{{i}}.attention.[q,k,v]"
+    return (
+        Row(f"{theirs}.patch_embed.proj.weight", f"{READER}.stack.embedding.project.weight", convolution),
+        *(Row(f"{qkv}.{kind}", f"{ours}.{kind}", Joined()) for kind in ("weight", "bias")),
+    )
+
+
+def _tower_names(spec: Transformer, theirs: str) -> Table:
     ours, projector = f"{READER}.stack.blocks.{{i}}", f"{READER}.projector"
     block = f"{theirs}.blocks.{{i}}"
     return (
-        Row(f"{theirs}.patch_embed.proj.weight", f"{READER}.stack.embedding.project.weight", convolution),
+        *tower_rows(spec, theirs),
         Row(f"{block}.norm1.*", f"{ours}.norm.attention.*"),
         Row(f"{block}.norm2.*", f"{ours}.norm.feedforward.*"),
-        Row(f"{block}.attn.qkv.weight", f"{ours}.attention.[q,k,v].weight", Joined()),
-        Row(f"{block}.attn.qkv.bias", f"{ours}.attention.[q,k,v].bias", Joined()),
         Row(f"{block}.attn.proj.*", f"{ours}.attention.out.*"),
         Row(f"{block}.mlp.[gate,up,down]_proj.*", f"{ours}.feedforward.[gate,up,down].*"),
         Row(f"{block}.mlp.fc1.*", f"{ours}.feedforward.up.*"),
@@ -400,6 +415,17 @@ def _tower_names(spec: Transformer, theirs: str) -> Table:
 
 SIZES: dict[str, dict[str, Any]] = {}
 
+PLACEHOLDERS = (Key("image_token_id", "token", 151655), Key("video_token_id", "video", 151656))
+PLACES: dict[str, Place] = {
+    "text": text_of,
+    "tower": TOWER,
+    "token": f"{MEDIUM}.token",
+    "video": f"{MEDIUM}.video",
+    "width": "d_model",
+}
+BESIDE = dict.fromkeys(("vision_start_token_id", "vision_end_token_id"), ANY)
+"""Keys that say what stands beside pictures in a text, which the text has."""
+
 FAMILY = Family(
     model_type="qwen2_5_vl",
     make=qwen_vl,
@@ -407,22 +433,14 @@ FAMILY = Family(
     fields=(
         FlatPart("text_config", "text", TEXT, shared={"tie_word_embeddings": False}),
         TowerPart("vision_config", "tower", VISION, alike=("qwen2_5_vl",)),
-        Key("image_token_id", "token", 151655),
-        Key("video_token_id", "video", 151656),
+        *PLACEHOLDERS,
         InVision("tokens_per_second", "interval", 4),
         InVision("out_hidden_size", "width", 3584),
     ),
-    places={
-        "text": text_of,
-        "tower": TOWER,
-        "token": "decoder.embedding.media.0.token",
-        "video": "decoder.embedding.media.0.video",
-        "interval": "decoder.embedding.media.0.interval",
-        "width": "d_model",
-    },
+    places={**PLACES, "interval": f"{MEDIUM}.interval"},
     names=names,
     modules={r"^model\.": "model.language_model.", r"^visual\.": "model.visual."},
-    harmless=dict.fromkeys(("vision_start_token_id", "vision_end_token_id", "vision_token_id"), ANY),
+    harmless={**BESIDE, "vision_token_id": ANY},
 )
 
 # Its videos have one picture after the other at each position, whatever the time between them.
@@ -436,9 +454,8 @@ QWEN2_VL = replace(
             "text_config", "text", replace(TEXT, model_type="qwen2_vl_text"), shared={"tie_word_embeddings": False}
         ),
         TowerPart("vision_config", "tower", QWEN2_VISION, alike=("qwen2_vl",), gated=False),
-        Key("image_token_id", "token", 151655),
-        Key("video_token_id", "video", 151656),
+        *PLACEHOLDERS,
         InVision("hidden_size", "width", 3584),
     ),
-    places={size: place for size, place in FAMILY.places.items() if size != "interval"},
+    places=PLACES,
 )

@@ -107,12 +107,14 @@ class SideOfSquare:
 
 @dataclass(frozen=True)
 class Sides:
-    """A height and a width: two numbers, or the one that both are. A square is written as one, unless `pair`."""
+    """A height and a width: two numbers, or the one that both are. A square is written as one, unless `pair`. With `square`,
+    nothing else is allowed."""
 
     key: str
     size: str
     default: Size
     pair: bool = False
+    square: bool = False
 
     @property
     def keys(self) -> Mapping[str, Any]:
@@ -120,9 +122,14 @@ class Sides:
 
     def read(self, config: Config) -> Size:
         value = config[self.key]
-        return (value, value) if isinstance(value, int) else tuple(value)
+        sides = (value, value) if isinstance(value, int) else tuple(value)
+        if self.square and len(set(sides)) != 1:
+            raise ValueError(f"{self.key}={brief(value)} is not built here; what is, is a square, one number")
+        return sides
 
     def write(self, value: Size, sizes: Mapping[str, Any]) -> dict[str, Any]:
+        if self.square and value[0] != value[1]:
+            raise ValueError(f"{self.key} is one number there, and {value[0]} × {value[1]} here")
         return {self.key: list(value) if self.pair or value[0] != value[1] else value[0]}
 
 

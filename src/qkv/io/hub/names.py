@@ -1,7 +1,8 @@
 """Two-way tables of tensor names: what another library calls a tensor, what we call it, and how one becomes the other.
 
 A table is a tuple of `Row`s. Our names in it are the names in a model's `state_dict`; a table may have rows for parts that a
-model lacks, and several rows for one part: the first is what is written, any of them can be read.
+model lacks, and several rows for one part: the first is what is written, any of them can be read. If rows have one name, the
+shape of the tensor tells which it is.
 """
 
 from __future__ import annotations
@@ -143,6 +144,10 @@ class Names:
         done: set[str] = set()
         for entry in self.entries:
             if all(name in present for name in entry.theirs):
+                if not _fits(entry, present) and any(
+                    other.theirs == entry.theirs and _fits(other, present) for other in self.entries
+                ):
+                    continue  # files have one of two forms
                 _check_shapes(entry, present, where)
                 (again if done.issuperset(entry.ours) else taken).append(entry)
                 done.update(entry.ours)
@@ -201,6 +206,10 @@ def tensor_names(model: nn.Module) -> tuple[dict[str, Shape], dict[str, str]]:
         else:
             alias[name] = known
     return shapes, alias
+
+
+def _fits(entry: StoredPlace, present: Mapping[str, Shape]) -> bool:
+    return all(present[name] == shape for name, shape in zip(entry.theirs, entry.their_shapes, strict=True))
 
 
 def _check_shapes(entry: StoredPlace, present: Mapping[str, Shape], where: str) -> None:

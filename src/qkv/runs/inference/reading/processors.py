@@ -306,6 +306,7 @@ VIDEOS: Mapping[str, type[VideoProcessor]] = {
     "qwen2_vl": VideoProcessor,
     "qwen2_5_vl": VideoProcessor,
     "qwen3_vl": TimedProcessor,
+    "qwen3_vl_moe": TimedProcessor,
 }
 """Processors of videos, by the model type of a directory."""
 
@@ -315,5 +316,6 @@ KINDS: Mapping[str, Callable[[_Seen], MediumReader]] = {
     "qwen2_vl": _qwen,
     "qwen2_5_vl": _qwen,
     "qwen3_vl": _qwen,
+    "qwen3_vl_moe": _qwen,
 }
 """By the model type of a directory."""
