@@ -22,7 +22,7 @@ OTHERS = {
     "test_idefics3.py": ("idefics3", "smolvlm"),
     "test_gemma_vision.py": ("paligemma", "gemma3"),
     "test_qwen_vl.py": ("qwen2_5_vl", "qwen2_vl"),
-    "test_qwen3_vl.py": ("qwen3_vl",),
+    "test_qwen3_vl.py": ("qwen3_vl", "qwen3_vl_moe"),
     "test_two_towers.py": (
         *("clip", "clip_text_model", "clip_vision_model"),
         *("siglip", "siglip_text_model", "siglip_vision_model"),
