@@ -16,8 +16,10 @@ import qkv
 from qkv.cli import app
 from qkv.cli import train as command
 from qkv.cli.errors import describe
+from qkv.core.spec import Spec
 from qkv.core.synonyms import elsewhere
-from qkv.core.synonyms.table import ARGUMENTS, CLAUSES, DIFFERENT_OPTIONS, OPTIONS, SAME, SYNONYMS
+from qkv.core.synonyms.keywords import ARGUMENTS, IN_SPECS
+from qkv.core.synonyms.table import CLAUSES, DIFFERENT_OPTIONS, OPTIONS, SAME, SYNONYMS
 from qkv.io.families import FAMILIES
 from qkv.io.families.named import PRESETS
 from qkv.io.hub.keys import Key
@@ -89,7 +91,9 @@ def test_each_row_is_answered_as_a_keyword_and_however_it_is_spelled() -> None:
             assert elsewhere(name, qkv.Generation.model_fields) in str(error.value)
 
 
-@pytest.mark.parametrize("name", sorted(set(NAMES) - ours() - {*SAME, *OPTIONS})[::25])
+@pytest.mark.parametrize(
+    "name", sorted(set(NAMES) - ours() - {*SAME, *OPTIONS, *ARGUMENTS["load"], *ARGUMENTS["train"]})[::25]
+)
 def test_a_row_is_answered_where_it_is_typed(name: str) -> None:
     given: dict[str, Any] = {name: 1}
     for function in (qkv.train, qkv.load):
@@ -224,12 +228,123 @@ def test_a_model_takes_the_names_of_tokens_that_end_and_pad() -> None:
     one, ids = model(), torch.arange(6)[None]
     expected = one.generate(ids, eos_id=3, pad_id=1, max_new_tokens=5)
     assert torch.equal(
-        one.generate(ids, **dict.fromkeys(ARGUMENTS), max_new_tokens=5), one.generate(ids, max_new_tokens=5)
+        one.generate(ids, eos_token_id=None, pad_token_id=None, max_new_tokens=5), one.generate(ids, max_new_tokens=5)
     )
-    assert torch.equal(one.generate(ids, eos_token_id=3, pad_token_id=1, max_gen_len=5), expected)
-    for theirs, name in ARGUMENTS.items():
+    assert torch.equal(one.generate(input_ids=ids, eos_token_id=3, pad_token_id=1, max_gen_len=5), expected)
+    for theirs, name in ARGUMENTS["generate"].items():
+        given: dict[str, Any] = {theirs: 1} if name == "ids" else {theirs: 1, name: 1}
         with pytest.raises(ValueError, match=f"'{theirs}' is {name} here, and both are given"):
-            one.generate(ids, **{theirs: 1, name: 1})
+            one.generate(ids, **given)
+
+
+def test_an_encoder_decoder_starts_from_the_token_of_transformers_name() -> None:
+    one = qkv.build(qkv.preset("t5-small", d_model=16, n_layers=1, n_heads=2, vocab_size=30))
+    ids, given = torch.arange(6)[None], {"decoder_start_token_id": 4}
+    assert torch.equal(one.generate(ids, bos_id=4, max_new_tokens=3), one.generate(ids, max_new_tokens=3, **given))
+
+
+def test_load_takes_the_names_of_its_arguments(tmp_path: Any) -> None:
+    saved = model().save(tmp_path / "model")
+    assert saved
+    given: dict[str, Any] = {"pretrained_model_name_or_path": tmp_path / "model", "torch_dtype": torch.bfloat16}
+    assert next(qkv.from_pretrained(**given).model.parameters()).dtype == torch.bfloat16
+    given = {"model_name_or_path": tmp_path / "model", "torch_dtype": "auto"}
+    assert next(qkv.load(**given).model.parameters()).dtype == torch.float32
+    for theirs, name in ARGUMENTS["load"].items():
+        with pytest.raises(ValueError, match=f"'{theirs}' is {name} here, and both are given"):
+            qkv.load(tmp_path / "model", **{theirs: "bf16"}, **({} if name == "path" else {name: "bf16"}))
+
+
+def test_train_takes_the_names_of_its_arguments_and_of_settings(tmp_path: Any) -> None:
+    rows = [{"text": f"the cat {i} sat on the mat {i}"} for i in range(20)]
+    sizes: dict[str, Any] = {"model.n_layers": 1, "model.d_model": 16, "model.n_heads": 2, "model.d_ff": 16}
+    given: dict[str, Any] = {"train_dataset": rows, "eval_dataset": rows[:4], "output_dir": tmp_path / "run"}
+    given |= {"max_steps": 2, "learning_rate": 0.25, "warmup_steps": 1, "run_name": "theirs", "random_seed": 5}
+    run = qkv.train("lm", changes=sizes, overwrite_output_dir=False, progress=False, **given)
+    recipe = run.recipe
+    assert run.path == tmp_path / "run" and recipe is not None
+    assert (recipe.training.max_steps, recipe.training.optimizer.lr, recipe.name, recipe.seed) == (2, 0.25, "theirs", 5)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"num_train_epochs": 3, "epochs": 4}, "training.max_epochs is given twice"),
+        ({"num_train_epochs": 3, "n_epochs": 4}, "'num_train_epochs' and 'n_epochs' are both training.max_epochs here"),
+        (
+            {"num_train_epochs": 3, "changes": {"training.max_epochs": 4}},
+            "'num_train_epochs' is training.max_epochs here, and both are given",
+        ),
+        ({"learning_rate": 1.0, "changes": {"lr": 2.0}}, "'lr' is training.optimizer.lr here, and both are given"),
+        ({"output_dir": "x", "out": "y"}, "'output_dir' is out here, and both are given"),
+        ({"learning_rate": 1.0, "changes": 3}, "changes are a dictionary of settings"),
+        ({"block_size": 64}, "it is model.max_positions or batching.context here"),
+        ({"num_key_value_heads": "two"}, "n_kv_heads"),
+        ({"resid_pdrop": 0.1}, "it covers different layers"),
+    ],
+)
+def test_an_option_of_train_by_two_names_or_none_is_one_sentence(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError) as error:
+        qkv.train("lm", **given)
+    assert said in str(error.value) and "\n" not in str(error.value)
+
+
+def specs(cls: type[Spec]) -> list[type[Spec]]:
+    return [one for each in cls.__subclasses__() for one in (each, *specs(each))]
+
+
+@pytest.mark.parametrize("name", IN_SPECS)
+def test_specs_take_the_names_of_their_fields(name: str) -> None:
+    kinds = [one for one in specs(Spec) if name in (one.__name__, one.role) and (one.kind or not one.role)]
+    checked = 0
+    for cls in kinds:
+        for theirs, place in TAKEN:
+            field = place.rpartition(".")[2]
+            covered = any(f"{place}.".startswith(f"{part}.") for part in IN_SPECS[name])
+            if (
+                covered
+                and field in cls.model_fields
+                and theirs not in cls.model_fields
+                and cls.__name__ not in OTHERS - {name}
+            ):
+                value = {"context": 8, "eps": 0.5, "lr": 0.5}.get(field, 1)
+                assert error_or_spec(cls, {theirs: value}) == error_or_spec(cls, {field: value}), (cls, theirs)
+                with pytest.raises(ValueError, match=f"'{theirs}' is {field} here, and both are given"):
+                    cls(**{theirs: value, field: value})
+                checked += 1
+    assert checked
+
+
+OTHERS = {
+    name for name in IN_SPECS if name[0].isupper()
+}  # classes with a row of their own, which their role's does not hold for
+
+
+def error_or_spec(cls: type[Spec], given: dict[str, Any]) -> Any:
+    try:
+        return cls(**given)
+    except ValueError as error:
+        return str(error)
+
+
+def test_a_spec_takes_what_means_the_same_for_it_alone() -> None:
+    attention: Any = qkv.Attention
+    assert attention(num_attention_heads=4, num_key_value_heads=2, head_dim=8) == qkv.Attention(
+        n_heads=4, n_kv_heads=2, d_head=8
+    )
+    assert qkv.Attention(n_heads=4).replace(num_key_value_heads=2) == qkv.Attention(n_heads=4, n_kv_heads=2)
+    assert model().spec.replace({"decoder.blocks.*.attention.num_heads": 1}) == model().spec.replace(
+        {"decoder.blocks.*.attention.n_heads": 1}
+    )
+    for wrong in ({"attention_dropout": 0.1}, {"sliding_window": 3}, {"rope_theta": 3.0}, {"lora_dropout": 0.1}):
+        with pytest.raises(ValueError, match="no such field"):
+            attention(n_heads=4, **wrong)
+    latent: Any = qkv.LatentAttention
+    with pytest.raises(ValueError, match="no such field"):
+        latent(n_heads=4, head_dim=8)
+    data = {"kind": "attention", "num_heads": 4}
+    with pytest.raises(ValueError, match="no such field"):
+        qkv.Attention.from_dict(data)  # files hold qkv's names
 
 
 def arguments(name: str, *given: str) -> dict[str, Any]:
@@ -352,18 +467,19 @@ def model() -> Any:
         ),
         (lambda m, ids: m(), "ids is missing"),
         (lambda m, ids: m.generate(ids, bos_token_id=2), "model.generate takes bos_id"),
-        (lambda m, ids: m.generate(input_ids=ids), "a model takes ids first"),
+        (lambda m, ids: m.generate(prompts=ids), "a model takes ids first"),
         (lambda m, ids: m.generate(ids, max_length=9), "it is max_new_tokens here (the prompt is not counted)"),
         (
             lambda m, ids: qkv.preset("gpt2", resid_pdrop=0.1),
             "it is dropout here (it covers different layers",
         ),
-        (lambda m, ids: qkv.Attention(n_heads=2, num_key_value_heads=1), "it is n_kv_heads here"),
-        (lambda m, ids: m.spec.replace(hidden_size=3), "it is d_model here"),
-        (lambda m, ids: qkv.train("lm", num_train_epochs=3), "changes={'training.max_epochs': …}"),
-        (lambda m, ids: qkv.train("lm", output_dir="x"), "it is out here"),
+        (
+            lambda m, ids: qkv.Attention(n_heads=2, multi_query=True),
+            "it is n_kv_heads here (1 for multi-query attention)",
+        ),
+        (lambda m, ids: qkv.train("lm", max_iters=3), "changes={'training.max_steps': …}"),
         (lambda m, ids: qkv.load("x", device_map="cpu"), "it is device here"),
-        (lambda m, ids: qkv.load("x", torch_dtype="bf16"), "qkv.load takes dtype="),
+        (lambda m, ids: qkv.load("x", use_safetensors=True), "qkv.load reads pickled weights with allow_pickle=True"),
     ],
 )
 def test_keywords_of_other_libraries_are_told_ours(call: Any, said: str) -> None:

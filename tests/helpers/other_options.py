@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from qkv.core.synonyms.keywords import ARGUMENTS, IN_SPECS
 from qkv.core.synonyms.table import (
-    ARGUMENTS,
     CLAUSES,
     DIFFERENT,
     DIFFERENT_OPTIONS,
@@ -64,7 +64,9 @@ image_size patch_size num_channels attn_implementation"""
 CALLS = """input_ids attention_mask token_type_ids position_ids past_key_values inputs_embeds labels use_cache
 output_attentions output_hidden_states return_dict logits_to_keep decoder_input_ids decoder_attention_mask encoder_outputs
 logits torch_dtype device_map trust_remote_code load_in_4bit load_in_8bit quantization_config cache_dir revision token
-low_cpu_mem_usage train_dataset eval_dataset processing_class streamer logits_processor stopping_criteria assistant_model"""
+low_cpu_mem_usage train_dataset eval_dataset processing_class streamer logits_processor stopping_criteria assistant_model
+pretrained_model_name_or_path inputs generation_config use_safetensors weights_only gguf_file subfolder variant
+ignore_mismatched_sizes key_mapping output_loading_info state_dict from_tf from_flax tp_plan tp_size device_mesh"""
 LITGPT = """save_interval log_interval global_batch_size micro_batch_size lr_warmup_steps lr_warmup_fraction epochs
 max_tokens max_steps max_time max_seq_length tie_embeddings max_norm min_lr max_iters initial_validation final_validation
 evaluate_example block_size n_layer n_embd padded_vocab_size norm_class_name norm_eps norm_qk norm_qk_type
@@ -170,13 +172,25 @@ BEGINNING = """# Options of other libraries
 
 qkv takes the name of another library's option if it means exactly what an option of qkv does, in the same unit. This holds
 in `qkv.preset(…)`, in recipes and settings (`learning_rate=3e-4`, `training.learning_rate=3e-4`, `model.hidden_size=64`),
-in `changes` of `qkv.train`, in `Generation` and the options of `generate`, and for options of `qkv train` and
+in `changes` and as keywords of `qkv.train`, as keywords of `qkv.load`, in the constructors of specs and their `replace`
+(`qkv.Attention(num_attention_heads=8)`), in `Generation` and the options of `generate`, and for options of `qkv train` and
 `qkv generate`. Runs and specs hold qkv's names only. An option that is given by two names is refused.
 
-Every other name is refused in a sentence that says what to use. The names come from transformers (`GenerationConfig`,
-`TrainingArguments`, configurations, `forward`, `from_pretrained`), PEFT, TRL, accelerate, LitGPT, x-transformers, fairseq,
-nanoGPT, JoeyNMT, Lightning and PyTorch; names without a library are common elsewhere.
-`python tests/helpers/other_options.py` writes this page from `src/qkv/core/synonyms/table.py`, and
+Every other name is refused in a sentence that says what to use. Among them are three groups that look alike and are not:
+
+- Dropout of the hidden states (`hidden_dropout_prob`, `resid_pdrop`, `dropout_rate` …): each architecture drops in other
+  places, and so does the preset of that architecture by `dropout`. A value copied from one to the other would train another
+  model.
+- Windows (`sliding_window`, `max_attend_past` …): in transformers the layers that have one follow from other keys of the
+  configuration, and the token itself counts in some libraries only. `windows` gives the number of tokens for each layer.
+- Positions (`rope_theta`, `rope_scaling`, `alibi` …): each is one part of a scheme, which `position` describes whole.
+
+`qkv.load` reads all of them from a directory's `config.json`, for the family that they belong to.
+
+The names come from transformers (`GenerationConfig`, `TrainingArguments`, configurations, `forward`, `from_pretrained`),
+PEFT, TRL, accelerate, LitGPT, x-transformers, fairseq, nanoGPT, JoeyNMT, Lightning and PyTorch; names without a library are
+common elsewhere.
+`python tests/helpers/other_options.py` writes this page from the tables in `src/qkv/core/synonyms`, and
 `tests/core/test_synonyms.py` tries every name.
 """
 SETTINGS = """
@@ -193,10 +207,22 @@ COMMAND = """
 | here | taken | told, because here it is … |
 |---|---|---|
 """
-CALLS_OF_GENERATE = """
-## Arguments of a model's `generate`
+FUNCTIONS = """
+## Python arguments
 
-| here | taken |
+`qkv.train` takes each name of the first table that has one place, too: `qkv.train("lm", learning_rate=3e-4)`.
+
+| function | here | taken |
+|---|---|---|
+"""
+CALLS_BY = {"generate": "model.generate", "load": "qkv.load", "train": "qkv.train"}
+SPECS = """
+## Fields of specs
+
+A class, or every class of a role, takes the names that the first table has for these settings, as far as it has them as
+fields. The row of a class holds in place of its role's.
+
+| class or role | fields |
 |---|---|
 """
 REST = """
@@ -249,10 +275,17 @@ def text() -> str:
         _grouped((option, name) for name, option in OPTIONS.items()),
         _by_reason((option, reason, name) for name, (option, reason) in DIFFERENT_OPTIONS.items()),
     )
-    arguments = "".join(f"| `{ours}` | {_named([name])} |\n" for name, ours in ARGUMENTS.items())
-    clauses = _grouped((clause, name) for name, clause in CLAUSES.items() if name not in ARGUMENTS)
+    arguments = "".join(
+        f"| `{CALLS_BY[function]}` | `{ours}` | {_named(names)} |\n"
+        for function, theirs in ARGUMENTS.items()
+        for ours, names in _grouped((ours, name) for name, ours in theirs.items()).items()
+    )
+    specs = "".join(
+        f"| `{name}` | {', '.join(f'`{place}`' for place in places)} |\n" for name, places in IN_SPECS.items()
+    )
+    clauses = _grouped((clause, name) for name, clause in CLAUSES.items())
     rest = "".join(f"| {clause.replace('|', chr(92) + '|')} | {_named(names)} |\n" for clause, names in clauses.items())
-    return f"{BEGINNING}{SETTINGS}{settings}{COMMAND}{options}{CALLS_OF_GENERATE}{arguments}{REST}{rest}"
+    return f"{BEGINNING}{SETTINGS}{settings}{COMMAND}{options}{FUNCTIONS}{arguments}{SPECS}{specs}{REST}{rest}"
 
 
 if __name__ == "__main__":

@@ -150,6 +150,22 @@ def worded(function: Callable[Given, Result]) -> Callable[Given, Result]:
     return call
 
 
+def in_our_names(function: Callable[Given, Result]) -> Callable[Given, Result]:
+    """Decorate a public function: it takes arguments by other libraries' names that mean the same."""
+    names = list(inspect.signature(function).parameters)
+
+    @functools.wraps(function)
+    def call(*args: Given.args, **given: Given.kwargs) -> Result:
+        if given.keys() <= set(names):
+            return function(*args, **given)
+        from .synonyms import arguments_in_ours
+
+        renamed: Any = arguments_in_ours(function.__name__, names, len(args), given)
+        return function(*args, **renamed)
+
+    return call
+
+
 def checked(function: Callable[Given, Result]) -> Callable[Given, Result]:
     """Decorate a public function that uses its arguments later: they are compared with the annotations first."""
 

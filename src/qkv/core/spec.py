@@ -55,7 +55,9 @@ class Spec(BaseModel):
         try:
             self.__pydantic_validator__.validate_python(data, self_instance=self)
         except ValidationError as error:
-            raise ValueError(f"{type(self).__name__}: {explain(error, type(self))}") from None
+            if (ours := _in_ours(data, type(self))).keys() == data.keys():
+                raise ValueError(f"{type(self).__name__}: {explain(error, type(self))}") from None
+            Spec.__init__(self, **ours)
 
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # nested values are not built through it
 
@@ -230,6 +232,8 @@ def _replaced(node: Any, changes: dict[tuple[str, ...], Any], where: str) -> Any
                 raise ValueError(f"no part of {part} has {sought}; it has: {', '.join(names)}")
         elif head in items:
             heads = [head]
+        elif isinstance(node, Spec) and (taken := next(iter(_in_ours({head: None}, type(node))))) != head:
+            heads = [taken]
         else:
             place = brief(where) if where else f"a {type(node).__name__}"
             raise ValueError(f"{place} has no {brief(head)}; {_advice(head, names)}")
@@ -326,6 +330,13 @@ def nearest(given: str, known: Iterable[str], unlisted: Iterable[str] = ()) -> s
     if close:
         return f"did you mean {_one_of(close)}?" + (f" (also there: {listed})" if rest else "")
     return f"there is: {listed}" if rest else "there is nothing"
+
+
+def _in_ours(fields: Mapping[str, Any], cls: type[Spec]) -> dict[str, Any]:
+    """Fields by qkv's names. Raises ValueError if one is given by two names."""
+    from .synonyms import fields_in_ours
+
+    return fields_in_ours(fields, cls)
 
 
 def _advice(given: str, known: Iterable[str]) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Unpack, cast
+from typing import Unpack, cast
 
 from torch import Tensor
 
 from ..core.layout import Layout
-from ..core.several import worded
+from ..core.several import in_our_names, worded
 from ..nn.models.joint import MediaInputs
 from .generate import generate
 from .greedy_search import Stream
@@ -37,6 +37,7 @@ class GenerationMixin:
     """Adds `generate` to a model that has `start` and `step` (see `model_interface.Decoder`)."""
 
     @worded
+    @in_our_names
     def generate(
         self,
         ids: Ids,
@@ -53,12 +54,10 @@ class GenerationMixin:
         For a decoder-only model prompts keep their width W, with padding moved to the left, so `out[:, W:]` holds the
         new tokens, padded on the right; for an encoder–decoder rows begin with the starting token. `pad_id` is by
         default the first `eos_id`, or 0. Options (`num_beams`, `temperature`, `max_new_tokens` …) and errors are the
-        same as in `qkv.generation.generate`, which can also return scores. `eos_token_id` and `pad_token_id` are taken for
-        `eos_id` and `pad_id`.
+        same as in `qkv.generation.generate`, which can also return scores. transformers' `input_ids`, `eos_token_id`,
+        `pad_token_id` and `decoder_start_token_id` are taken for `ids`, `eos_id`, `pad_id` and `bos_id`.
         """
         model = cast(DecodingModel, self)
-        eos_id = _either(eos_id, "eos_id", "eos_token_id", options)
-        pad_id = _either(pad_id, "pad_id", "pad_token_id", options)
         if pad_id is None:
             first = eos_id if isinstance(eos_id, int) or eos_id is None else next(iter(eos_id), None)
             pad_id = 0 if first is None else first
@@ -67,14 +66,3 @@ class GenerationMixin:
         )
         width = ids.shape[1] if isinstance(ids, Tensor) and not model.is_encoder_decoder else 0
         return out.tensor(pad_id, model.device, width)
-
-
-def _either(value: Any, name: str, theirs: str, options: Any) -> Any:
-    """Return an argument, which may be given by transformers' name. Raises ValueError if both names are given."""
-    if theirs not in options:
-        return value
-    if value is not None:
-        from ..core.synonyms import both
-
-        raise ValueError(both(name, theirs, name))
-    return options.pop(theirs)

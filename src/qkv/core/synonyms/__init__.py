@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
-from typing import TypeVar
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
+from .keywords import ARGUMENTS, IN_SPECS
 from .table import CLAUSES, DIFFERENT, DIFFERENT_OPTIONS, OPTIONS, SAME, SYNONYMS
 
 Value = TypeVar("Value")
@@ -15,29 +16,71 @@ def plain(name: str) -> str:
     return name.strip().lstrip("-").lower().replace("-", "_")
 
 
-def same(name: str, within: str = "", known: Container[str] | None = None) -> str | None:
+def same(name: str, within: str | Sequence[str] = "", known: Container[str] | None = None) -> str | None:
     """Return the setting that another library's name means exactly, in the same unit; None if there is none, or several.
 
-    within: the part of a recipe in which the name was given, such as `generation`; by default, any.
+    within: the part of a recipe in which the name was given, such as `generation`, or settings and parts; by default, any.
     known:  the names that are known there; by default, all.
     """
-    places = [place for place in SAME.get(name, ()) if not within or place.startswith(f"{within}.")]
+    parts = (within,) if isinstance(within, str) else within
+    places = [
+        place for place in SAME.get(name, ()) if not within or any(map(f"{place}.".startswith, map(_dotted, parts)))
+    ]
     places = [place for place in places if known is None or _last(place) in known]
     return places[0] if len(places) == 1 else None
 
 
-def in_ours(given: Mapping[str, Value], known: Container[str], within: str) -> dict[str, Value]:
+def in_ours(given: Mapping[str, Value], known: Container[str], within: str | Sequence[str]) -> dict[str, Value]:
     """Return options by qkv's names. Names of other libraries that mean the same are taken.
 
     Raises ValueError if an option is given by two names.
     """
+    places = {name: None if name in known else same(name, within, known) for name in given}
+    return _renamed(given, {name: _last(place) for name, place in places.items() if place is not None})
+
+
+def _renamed(given: Mapping[str, Value], ours: Mapping[str, str]) -> dict[str, Value]:
+    """Return options by the names in `ours`. Raises ValueError if an option is given by two names."""
     names: dict[str, str] = {}
     for name in given:
-        place = None if name in known else same(name, within, known)
-        ours = name if place is None else _last(place)
-        if (other := names.setdefault(ours, name)) != name:
-            raise ValueError(both(other, name, ours))
-    return {ours: given[name] for ours, name in names.items()}
+        if (other := names.setdefault(ours.get(name, name), name)) != name:
+            raise ValueError(both(other, name, ours.get(name, name)))
+    return {name: given[theirs] for name, theirs in names.items()}
+
+
+def fields_in_ours(given: Mapping[str, Any], cls: type) -> dict[str, Any]:
+    """Return the fields of a spec by qkv's names: those of other libraries that mean the same for its class or role are
+    taken, `Attention(num_attention_heads=8)` for `Attention(n_heads=8)`.
+
+    Raises ValueError if a field is given by two names.
+    """
+    named = [*(base.__name__ for base in cls.__mro__), getattr(cls, "role", "")]
+    within = next((IN_SPECS[name] for name in named if name in IN_SPECS), ())
+    return in_ours(given, cls.model_fields, within) if within else dict(given)  # type: ignore[attr-defined]
+
+
+def arguments_in_ours(function: str, known: Sequence[str], count: int, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keyword arguments of a function by its own names. If it has `changes`, settings that another library's name
+    means are put there.
+
+    known: the names of its parameters, of which the first `count` are given by position. Raises ValueError if an argument
+    is given by two names.
+    """
+    theirs = {name: ours for name, ours in ARGUMENTS.get(function, {}).items() if name not in known}
+    for name in given:
+        if (ours := theirs.get(name)) in known[:count]:
+            raise ValueError(both(ours, name, ours))
+    renamed = _renamed(given, theirs)
+    if "changes" not in known:
+        return renamed
+    settings = {name: place for name in renamed if name not in known and (place := same(name)) is not None}
+    moved = _renamed({name: renamed.pop(name) for name in settings}, settings)
+    changes = renamed.get("changes") or {}
+    if moved and isinstance(changes, Mapping):  # `train` refuses other changes
+        if (twice := next((place for place in moved if place in changes), None)) is not None:
+            raise ValueError(both(next(name for name, place in settings.items() if place == twice), twice, twice))
+        renamed["changes"] = {**changes, **moved}
+    return renamed
 
 
 def option_for(name: str, known: Container[str]) -> str | None:
@@ -82,6 +125,10 @@ def elsewhere(name: str, here: Iterable[str] = (), within: str = "", own: bool =
     named = [_last(place) if _last(place) in mine else place for place in close or places]
     told = next((why for place in close or places if (why := DIFFERENT.get((place, known)))), None)
     return f"it is {' or '.join(dict.fromkeys(named))} here" + (f" ({told})" if told else "")
+
+
+def _dotted(part: str) -> str:
+    return f"{part}."
 
 
 def _last(place: str) -> str:

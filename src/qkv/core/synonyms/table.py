@@ -296,7 +296,7 @@ _NEAREST_OPTIONS = {
 # Where there is no such option: what does it, or that nothing does.
 _CLAUSES = {
     # -- a model in Python
-    "a model takes ids first, model(ids), and gives the tensor of logits itself": "input_ids inputs_ids "
+    "a model takes ids first, model(ids), and gives the tensor of logits itself": "input_ids inputs inputs_ids "
     "input_features pixel_values input_values prompts",
     "an encoder–decoder takes the decoder's ids second, model(ids, target)": "decoder_input_ids",
     "it is target_mask here": "decoder_attention_mask",
@@ -406,6 +406,14 @@ _CLAUSES = {
     ),
     # -- loading
     "qkv.load takes dtype=": "torch_dtype",
+    "qkv.load takes the path": "pretrained_model_name_or_path",
+    "qkv.load reads pickled weights with allow_pickle=True alone": "use_safetensors weights_only",
+    "qkv.load takes a GGUF file as its path": "gguf_file",
+    "qkv.load reads the usual files of a directory; give the path of another": "subfolder variant",
+    "weights have to match the configuration beside them": "ignore_mismatched_sizes key_mapping output_loading_info "
+    "state_dict from_tf from_flax",
+    "run.generation holds it, and generate takes settings=": "generation_config",
+    "qkv.load puts a model on one device": "tp_plan tp_size device_mesh",
     "no code of a directory runs here": "trust_remote_code",
     "weights are read in place, by mmap": "low_cpu_mem_usage offload_folder max_memory",
     "the Hub's cache is set by HF_HOME, and HF_HUB_OFFLINE=1 asks it alone": "cache_dir local_files_only force_download",
@@ -449,8 +457,6 @@ DIFFERENT_OPTIONS = {name: (option, reason) for (option, name), reason in _reaso
 """Maps a name in another library to the most similar option of `qkv train`, and the difference between them."""
 CLAUSES = {name: clause for clause, names in _CLAUSES.items() for name in names.split()}
 """Maps each name in another library to a clause that says what to use in qkv."""
-ARGUMENTS = {"eos_token_id": "eos_id", "pad_token_id": "pad_id"}
-"""Maps other names for arguments of a model's `generate` to its own."""
 
 SYNONYMS: dict[str, list[str]] = {name: list(places) for name, places in SAME.items()}
 """Maps each name in another library to the settings that mean the same, or that are similar."""

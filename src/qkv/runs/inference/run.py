@@ -404,6 +404,7 @@ class Run(LoadedModel):
 
 
 @several.worded
+@several.in_our_names
 def load(
     path: Path | str,
     device: str | torch.device = "auto",
@@ -417,15 +418,14 @@ def load(
     """Load a run directory, a directory in the format of the Hub, a GGUF file, or a model by its name on the Hub.
 
     "small-english" is a small language model of English books that comes with the package. Weights keep the file's `dtype`
-    by default. With `weights`, the weights of linear layers are rounded to int8, int4, nf4, fp8 or mxfp4, or by a `Scheme`;
-    `Run.quantize` has methods that lose less. `revision` is a branch, tag or commit of a model on the Hub. Pickled weights
-    are read only with `allow_pickle`, and then nothing but tensors. With `imports`, the modules that a run with parts from
-    outside qkv names are imported; otherwise no code of a directory runs. Raises ValueError, before anything is allocated,
-    if there is no model or an unfinished run, a file is damaged or a pickle, the configuration has an unknown key that
-    matters, or weights or tokenizer don't match the spec.
+    by default, or with "auto". With `weights`, those of linear layers are rounded to int8, int4, nf4, fp8 or mxfp4, or by a
+    `Scheme`; `Run.quantize` has methods that lose less. `revision` is a branch, tag or commit on the Hub. Pickled weights
+    are read only with `allow_pickle`, and then nothing but tensors. With `imports`, modules that a run names are imported;
+    otherwise no code of a directory runs. Raises ValueError, before anything is allocated, if there is no model or an
+    unfinished run, a file is damaged or a pickle, a key of the configuration is unknown and matters, or files don't match.
     """
     folder, where = locate(path, revision, allow_pickle), choose(device)
-    numbers, scheme = dtype_of(dtype), _scheme(weights)
+    numbers, scheme = dtype_of(None if dtype == "auto" else dtype), _scheme(weights)
     if is_gguf(folder):
         return _load_gguf(folder, where, numbers, scheme)
     if imports or recipe_imports.consent is not None:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from ...core.several import shown, worded
+from ...core.several import in_our_names, shown, worded
 from ...core.spec import Spec, brief
 from ...core.synonyms import same
 from ...data.memory import Memory
@@ -37,6 +37,7 @@ _FIELDS = {
 
 
 @worded
+@in_our_names
 def train(
     recipe: str | PathLike[str] | Mapping[str, Any] | Recipe,
     out: str | PathLike[str] | None = None,
@@ -68,7 +69,8 @@ def train(
     changes:   settings as on the command line: `{"training.optimizer.lr": 3e-4, "model.d_model": 256}`.
     epochs, steps, seed: short for `training.max_epochs`, `training.max_steps` and `seed` in `changes`.
 
-    A setting arrives whichever argument gives it; two arguments with different values for one are refused.
+    A setting arrives whichever argument gives it; two arguments with different values for one are refused. Settings and
+    arguments by other libraries' names that mean the same are taken as keywords: `learning_rate=3e-4`, `output_dir="mine"`.
 
     resume:    continue the run in `out` from its last save; for rows, with the same rows.
     overwrite: replace the run in `out`.
