@@ -9,6 +9,7 @@ from typing import Any
 
 from tokenizers import AddedToken
 
+from ...core.spec import brief
 from .readers import marian, siglip
 from .readers.hub_config import CONFIG, TOKEN_KEYS, TOKEN_LIST_KEYS
 from .tokenizer import Tokenizer
@@ -16,6 +17,7 @@ from .tokenizer_json import write_text
 
 _NO_LIMIT = 10**30  # written by transformers for "no limit"
 _PLAIN, _MARIAN, _SIGLIP = "PreTrainedTokenizerFast", "MarianTokenizer", "SiglipTokenizer"
+_M2M_100 = "M2M100Tokenizer"
 
 
 def hub_config(tokenizer: Tokenizer, max_length: int | None = None) -> dict[str, Any]:
@@ -58,6 +60,13 @@ def save_for_hub(
         except ValueError as error:
             warnings.warn(f"{folder} gets no {siglip.PIECES} for transformers' {_SIGLIP}: {error}", stacklevel=3)
             config["tokenizer_class"] = _PLAIN
+    if config["tokenizer_class"] == _M2M_100:
+        warnings.warn(
+            f"{folder} has a tokenizer.json, which transformers' {_M2M_100} doesn't read; it is loaded as {_PLAIN}, which "
+            f"always reads texts in {brief(str(tokenizer.config.get('src_lang') or 'en'))}",
+            stacklevel=3,
+        )
+        config["tokenizer_class"] = _PLAIN
     if config["tokenizer_class"] == _MARIAN or tokenizer.targets is not tokenizer:
         config["tokenizer_class"] = _as_marian(tokenizer, folder)
     text = json.dumps(config, indent=2, ensure_ascii=False)

@@ -167,6 +167,12 @@ def put_template(
     elif family.template == "cls-eos":
         (cls, _), (end, _) = ends = token("cls"), token("eos")
         raw.post_processor = processors.TemplateProcessing(f"{cls} $A {end}", f"{cls} $A {end} $B {end}", list(ends))
+    elif family.language:
+        (end, _), (language, _) = ends = token("eos"), _language(raw, config.values.get("src_lang") or family.language)
+        behind = family.template == "eos-language" or config.flag("legacy_behaviour", False)
+        around = ["{}", end, language] if behind else [language, "{}", end]
+        single, pair = (" ".join(around).format(text) for text in ("$A", "$A $B"))
+        raw.post_processor = processors.TemplateProcessing(single, pair, list(ends))
     elif family.template == "cls-sep":
         (cls, _), (sep, _) = ends = token("cls"), token("sep")
         single = f"{cls}:0 $A:0 {sep}:0"
@@ -178,6 +184,14 @@ def put_template(
         single, second = (part + "".join(f" {name}:{i}" for name, _ in eos) for i, part in enumerate(around))
         if bos or eos:
             raw.post_processor = processors.TemplateProcessing(single, f"{single} {second}", [*bos, *eos])
+
+
+def _language(raw: tokenizers.Tokenizer, code: Any) -> tuple[str, int]:
+    """The token of a language and its id. Raises ValueError if there is none."""
+    for name in (str(code), f"__{code}__"):
+        if (i := raw.token_to_id(name)) is not None:
+            return name, i
+    raise ValueError(f"it has no token of the language {brief(code)}; correct src_lang in its {CONFIG}")
 
 
 def _token(value: Any, where: str, lstrip: bool = False) -> AddedToken:

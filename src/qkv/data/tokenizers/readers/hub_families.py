@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Files = Literal["vocab.txt", "merges", "sentencepiece", "characters"]
-Template = Literal["cls-sep", "cls-eos", "roberta", "bos-eos", "flags"]
+Template = Literal["cls-sep", "cls-eos", "roberta", "bos-eos", "language-eos", "eos-language", "flags"]
 
 GENERIC = ("PreTrainedTokenizer", "TokenizersBackend", "Tokenizer", "")
 """Classes without their own defaults: the files are complete."""
@@ -25,10 +25,12 @@ class TokenizerFamily:
     model_types: names in config.json.
     roles:       the special tokens that the configuration need not name.
     template:    the special tokens around a text: `[CLS] … [SEP]`; ESM's `<cls> … <eos>`; RoBERTa's `<s> … </s>`; CLIP's
-                 two; or `flags`: those that `add_bos_token` and `add_eos_token` turn on.
+                 two; a language's token before the text or behind `</s>`; or `flags`: those that `add_bos_token` and
+                 `add_eos_token` turn on.
     adds:        the defaults of these two flags.
     eats_space:  the mask token includes the space before it.
     sentinels:   the default number of `<extra_id_…>` after the vocabulary.
+    language:    the language of texts, unless the configuration has `src_lang`.
     """
 
     name: str
@@ -40,6 +42,10 @@ class TokenizerFamily:
     adds: tuple[bool, bool] = (False, False)
     eats_space: bool = False
     sentinels: int = 0
+    language: str = ""
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
 
 _END_OF_TEXT = "<|endoftext|>"
@@ -93,6 +99,35 @@ MARIAN = TokenizerFamily("marian", "sentencepiece", ("MarianTokenizer",), ("mari
 XLM_ROBERTA = TokenizerFamily(
     "xlm-roberta", "sentencepiece", ("XLMRobertaTokenizer",), ("xlm-roberta",), _ROBERTA, "roberta"
 )
+CAMEMBERT = TokenizerFamily(
+    "camembert", "sentencepiece", ("CamembertTokenizer",), ("camembert",), _ROBERTA, "roberta", eats_space=True
+)
+MBART = TokenizerFamily(
+    "mbart",
+    "sentencepiece",
+    ("MBartTokenizer",),
+    ("mbart",),
+    _ROBERTA,
+    "eos-language",
+    eats_space=True,
+    language="en_XX",
+)
+MBART_50 = TokenizerFamily(
+    "mbart-50", "sentencepiece", ("MBart50Tokenizer",), (), _ROBERTA, "language-eos", eats_space=True, language="en_XX"
+)
+NLLB = TokenizerFamily(
+    "nllb", "sentencepiece", ("NllbTokenizer",), (), _ROBERTA, "language-eos", eats_space=True, language="eng_Latn"
+)
+M2M_100 = TokenizerFamily(
+    "m2m-100",
+    "sentencepiece",
+    ("M2M100Tokenizer",),
+    ("m2m_100",),
+    {**_SLASHED, "sep": "</s>"},
+    "language-eos",
+    language="en",
+)
+FAIRSEQ = (CAMEMBERT, MBART, MBART_50, NLLB, M2M_100)
 _ALBERT_ROLES = {"bos": "[CLS]", "eos": "[SEP]", "unk": "<unk>", "pad": "<pad>", **_CLS_SEP_MASK}
 ALBERT = TokenizerFamily("albert", "sentencepiece", ("AlbertTokenizer",), ("albert",), _ALBERT_ROLES, "cls-sep")
 
@@ -117,6 +152,7 @@ FAMILIES = (
     BIG_BIRD,
     MARIAN,
     XLM_ROBERTA,
+    *FAIRSEQ,
     ALBERT,
     SIGLIP,
     WAV2VEC2,

@@ -24,7 +24,19 @@ from ..tokenizer_json import ALL_ROLES, Parts, TokenizerExtra, checked, library_
 from ..usual_calls import CALLED, NO_LIMIT
 from . import tiktoken, vocab_files
 from .hub_config import CONFIG, HubConfig, put_template, with_config
-from .hub_families import ALBERT, BERT, CLIP, ESM, MARIAN, QWEN2, SIGLIP, WAV2VEC2, XLM_ROBERTA, TokenizerFamily
+from .hub_families import (
+    ALBERT,
+    BERT,
+    CLIP,
+    ESM,
+    FAIRSEQ,
+    MARIAN,
+    QWEN2,
+    SIGLIP,
+    WAV2VEC2,
+    XLM_ROBERTA,
+    TokenizerFamily,
+)
 from .marian import SOURCE, TARGET, VOCABULARY, marian
 from .xlm_roberta_albert import albert, xlm_roberta
 
@@ -220,6 +232,10 @@ def _from_sentencepiece(path: Path) -> Parts:
         return _sides(model, path, config)
     if family is XLM_ROBERTA:
         return _finished(xlm_roberta(model), config, family)
+    if family in FAIRSEQ:
+        from . import fairseq  # imported here: other tokenizers do without
+
+        return _finished(fairseq.fairseq(model, family, config, path.with_name(fairseq.VOCABULARY)), config, family)
     if family is ALBERT:
         return _finished(albert(model, config), config, family)
     if family is SIGLIP:
