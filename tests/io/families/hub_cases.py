@@ -474,6 +474,11 @@ CASES: dict[str, Case] = {
         places="relative",
     ),
     "t5-bare": Case("T5Model", T5, does="translate", places="relative", outputs=""),
+    "t5-encoder": Case("T5EncoderModel", T5, does="read", outputs=""),
+    "mt5-encoder": Case(
+        "MT5EncoderModel", {**T5, "feed_forward_proj": "gated-gelu"}, does="read", outputs="", slow=True
+    ),
+    "umt5-encoder": Case("UMT5EncoderModel", T5, does="read", outputs="", slow=True),
     "mt5": Case("MT5ForConditionalGeneration", T5, does="translate", places="relative"),
     "mt5-bare": Case("MT5Model", T5, does="translate", places="relative", outputs=""),
 }

@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from hub_cases import (
     ALBERT,
+    BART,
     BIG_BIRD,
     DISTILBERT,
     ELECTRA,
@@ -55,6 +56,7 @@ CASES = {
         types=True,
         lengths=(45, 30, 38),
     ),
+    "bart": Case("BartForQuestionAnswering", BART, does="translate", places="counted"),
     "xlm-roberta": Case("XLMRobertaForQuestionAnswering", XLM_R, does="read", slow=True),
     "camembert": Case("CamembertForQuestionAnswering", XLM_R, does="read", slow=True),
     "mpnet": Case("MPNetForQuestionAnswering", SIZES, does="read", slow=True),
@@ -98,7 +100,12 @@ def test_losses_of_rows_without_padding(name: str) -> None:
     given = inputs(both.case)
     alone = given.ids[given.mask.all(1)]
     labels = torch.tensor([[1, 3], [0, 0], [2, 2]])[: len(alone)]
-    ours_ = both.ours(alone, layout=Layout.full(alone.shape[1]), labels=labels)
+    layout = Layout.full(alone.shape[1])
+    if both.case.does == "translate":  # their decoder reads the same text, after its starting token
+        target = torch.cat([torch.full_like(alone[:, :1], both.theirs.config.decoder_start_token_id), alone[:, :-1]], 1)
+        ours_ = both.ours(alone, target, layout=layout, target_layout=layout, labels=labels)
+    else:
+        ours_ = both.ours(alone, layout=layout, labels=labels)
     usual = {"global_attention_mask": both.case.chosen, "token_type_ids": both.case.types}
     out = both.theirs(input_ids=alone, **{key: torch.zeros_like(alone) for key, read in usual.items() if read})
     losses = [F.cross_entropy(side, labels[:, k]) for k, side in enumerate((out.start_logits, out.end_logits))]

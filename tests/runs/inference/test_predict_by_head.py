@@ -138,6 +138,36 @@ def test_answers_are_the_best_spans_of_their_scores(tmp_path: Path) -> None:
     assert run.predict([long])[0].value.answer in long
 
 
+def test_answers_of_an_encoder_decoder(tmp_path: Path) -> None:
+    """BART's decoder reads the question and the text too, after its starting token."""
+    of_hub(tmp_path, "BertForQuestionAnswering")  # for its tokenizer
+    usual = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "decoder_start_token_id": 3}
+    sizes = {f"{stack}_{name}": n for stack in ("encoder", "decoder") for name, n in BART.items()}
+    config = transformers.BartConfig(
+        vocab_size=len(WORDS.split()), d_model=16, max_position_embeddings=40, **sizes, **usual
+    )
+    torch.manual_seed(3)
+    theirs = transformers.BartForQuestionAnswering(config).eval()
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.5 if parameter.ndim > 1 else 0)
+    theirs.save_pretrained(tmp_path)
+    tokenizer = transformers.BertTokenizer(str(tmp_path / "vocab.txt"))
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
+    question, context = "Who lives in Oslo?", "Ben plays the tuba. Ada lives in Oslo."
+    given = tokenizer(question, context, return_tensors="pt", return_offsets_mapping=True, return_token_type_ids=False)
+    places = given.pop("offset_mapping")[0].tolist()
+    with torch.no_grad():
+        out = theirs(**given)
+    first, last, score = best_of(out, given)
+    one, _ = load(tmp_path, device="cpu").predict([f"{question}\t{context}", "where ?\tin Norway"])
+    assert one.value.score == pytest.approx(score, abs=1e-4)
+    assert (one.value.start, one.value.answer) == (places[first][0], context[places[first][0] : places[last][1]])
+
+
+BART = {"layers": 2, "attention_heads": 2, "ffn_dim": 32}
+
+
 @pytest.mark.parametrize("family", ["Longformer", "BigBird"])
 def test_answers_in_long_texts(tmp_path: Path, family: str) -> None:
     """Longformer's question sees all; BigBird takes blocks if the text has enough of them."""

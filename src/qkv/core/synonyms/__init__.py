@@ -68,7 +68,7 @@ def arguments_in_ours(function: str, known: Sequence[str], count: int, given: Ma
     """
     theirs = {name: ours for name, ours in ARGUMENTS.get(function, {}).items() if name not in known}
     for name in given:
-        if (ours := theirs.get(name)) in known[:count]:
+        if (ours := theirs.get(name)) is not None and ours in known[:count]:
             raise ValueError(both(ours, name, ours))
     renamed = _renamed(given, theirs)
     if "changes" not in known:

@@ -33,6 +33,7 @@ ENCODER_DECODERS: dict[str, tuple[str, ...]] = {
     "umt5": ("umt5",),
     "whisper": ("whisper",),
 }
+ALONE = ("t5", "mt5", "umt5")  # model types with a class of the encoder alone
 MODULES: dict[str, tuple[str, ...]] = {
     "vanilla": (),
     "gpt2": ("gpt2",),
@@ -137,12 +138,18 @@ def like(spec: object) -> str | None:
             spec = spec.replace({f"{name}.blocks": stack.blocks[:2] for name, stack in stacks})
     translates = [model_type for model_types in ENCODER_DECODERS.values() for model_type in model_types]
     for model_type in _of_kind(spec):
-        if (model_type in translates) != spec.is_encoder_decoder:
+        if (model_type in translates) != spec.is_encoder_decoder and not (model_type in ALONE and _has_buckets(spec)):
             continue  # its module is not imported in vain
         family: Family[Any] = FAMILIES[model_type]
         if family.expresses(spec):
             return family.model_type
     return None
+
+
+def _has_buckets(spec: ModelSpec) -> bool:
+    """Whether a spec is an encoder with T5's positions."""
+    encoder = getattr(spec, "encoder", None)
+    return not spec.is_encoder_decoder and encoder is not None and encoder.position.kind == "t5"
 
 
 summary.families.append(like)

@@ -10,7 +10,7 @@ from ...nn.layers.feedforward import Activation, FeedForward
 from ...nn.layers.norm import LayerNorm, NoNorm
 from ...nn.models.block import Block
 from ...nn.models.heads.sequence import SequenceClassifier
-from ...nn.models.heads.text import LanguageModel
+from ...nn.models.heads.text import LanguageModel, Span
 from ...nn.models.initialization import Normal
 from ...nn.models.stack import Stack
 from ...nn.models.transformer import Transformer
@@ -21,7 +21,7 @@ from ..hub.family import Class, Family, at
 from ..hub.keys import ACTIVATIONS, ANY, Field, Key, LabelCount
 from ..hub.names import Row
 from ..hub.transforms import Shaped
-from .classes import BARE, classifier, dense
+from .classes import BARE, answering, classifier, dense
 from .places import Place
 
 
@@ -157,6 +157,13 @@ NAMES = (
     Row("lm_head.weight", "head.weight"),
 )
 
+TABLE = (
+    *NAMES,
+    Row("model.[encoder,decoder].embed_positions.weight", "[encoder,decoder].position.weight"),
+    Row("model.[encoder,decoder].layernorm_embedding.*", "[encoder,decoder].embedding.norm.*"),
+    *dense("classification_head"),
+)
+
 FAMILY = Family(
     model_type="bart",
     make=bart,
@@ -166,6 +173,7 @@ FAMILY = Family(
         "BartForSequenceClassification": classifier(
             SequenceClassifier(pool="last"), {"classifier_dropout": None, "classif_dropout": 0.0}
         ),
+        "BartForQuestionAnswering": classifier(Span()),
     },
     labels=LabelCount(usual=3),
     prefix="model.",
@@ -173,10 +181,5 @@ FAMILY = Family(
     fields=FIELDS,
     places=PLACES,
     harmless={**HARMLESS, "normalize_embedding": True, "static_position_embeddings": False},
-    names=(
-        *NAMES,
-        Row("model.[encoder,decoder].embed_positions.weight", "[encoder,decoder].position.weight"),
-        Row("model.[encoder,decoder].layernorm_embedding.*", "[encoder,decoder].embedding.norm.*"),
-        *dense("classification_head"),
-    ),
+    names=answering(TABLE),
 )

@@ -11,7 +11,7 @@ from ..hub.family import Class
 from ..hub.keys import LabelCount
 from ..hub.names import Row
 from .bart import FAMILY as BART
-from .bart import bart
+from .bart import TABLE, bart
 from .classes import BARE, classifier
 
 mbart = partial(bart, pre_norm=True)
@@ -24,7 +24,6 @@ SIZES: dict[str, dict[str, Any]] = {
 STACKS = Row("model.[encoder,decoder].layer_norm.*", "[encoder,decoder].norm.*")
 """The norm after each stack."""
 
-assert not callable(BART.names)
 FAMILY = replace(
     BART,
     model_type="mbart",
@@ -36,5 +35,5 @@ FAMILY = replace(
     },
     labels=LabelCount(),
     harmless={**BART.harmless, "normalize_before": True, "add_final_layer_norm": True},
-    names=(*BART.names, STACKS),
+    names=(*TABLE, STACKS),
 )

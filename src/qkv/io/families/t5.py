@@ -47,8 +47,10 @@ def t5(
     tied: bool = True,
     scale: Literal["rsqrt", "none"] = "rsqrt",
     head: bool = True,
+    decoder: bool = True,
 ) -> Transformer:
-    """An encoder–decoder with one table for source and target, and for the output if `tied`.
+    """An encoder–decoder with one table for source and target, and for the output if `tied`; the encoder alone without
+    `decoder`.
 
     `encoder_layers` defaults to `n_layers`, `decoder_layers` to the encoder's.
 
@@ -77,8 +79,8 @@ def t5(
         vocab_size=vocab_size,
         d_model=d_model,
         encoder=stack(block, encoder_layers or n_layers),
-        decoder=stack(crossing, decoder_layers or encoder_layers or n_layers),
-        head=LanguageModel(tied=tied, scale=scale) if head else None,
+        decoder=stack(crossing, decoder_layers or encoder_layers or n_layers) if decoder else None,
+        head=LanguageModel(tied=tied, scale=scale) if head and decoder else None,
         initialization=T5Normal(),
     )
 
@@ -240,6 +242,7 @@ def classes(name: str) -> dict[str, Class]:
     return {
         f"{name}ForConditionalGeneration": Class(),
         f"{name}Model": Class({"head": False}),
+        f"{name}EncoderModel": Class({"head": False, "decoder": False}, alone=True),
         f"{name}ForSequenceClassification": classifier(SequenceClassifier(pool="last"), {"classifier_dropout": 0.0}),
     }
 

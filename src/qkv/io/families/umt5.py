@@ -61,14 +61,13 @@ class FinalScale:
 
 def names(spec: Transformer) -> tuple[Row, ...]:
     """mT5's rows, with a row for each layer's table."""
-    assert spec.encoder is not None and spec.decoder is not None
     prefix = "transformer." if any(row.theirs.startswith("transformer.") for row in t5_names(spec)) else ""
     tables = tuple(
         Row(
             f"{prefix}{name}.block.{i}.layer.0.SelfAttention.relative_attention_bias.weight",
             f"{name}.block_positions.{i - 1}.weight" if i else f"{name}.position.weight",
         )
-        for name, stack in (("encoder", spec.encoder), ("decoder", spec.decoder))
+        for name, stack in spec.stacks()
         for i in range(len(stack.blocks))
     )
     return (*(row for row in t5_names(spec) if "relative_attention_bias" not in row.theirs), *tables)

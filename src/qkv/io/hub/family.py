@@ -21,7 +21,7 @@ from ...nn.models.heads.text import Head, TokenClassifier
 from ...nn.models.heads.vision import MaskTokens, PixelDecoder
 from ...nn.models.transformer import Transformer
 from ...nn.positions.bias import T5Buckets
-from .keys import Config, Field, LabelCount, check_claimed, filled
+from .keys import ANY, Config, Field, LabelCount, check_claimed, filled
 from .names import Row
 from .transforms import Shape
 from .values import ARCHITECTURES, PROBABILITY, Maybe, check_values
@@ -44,6 +44,7 @@ class Class:
     head:     replaces the head that the sizes make, or a function of the sizes that gives it; a classifier gets as many
               labels as the configuration has.
     dropout:  configuration keys of the head's dropout, each with its default. The first key that is not None counts.
+    alone:    whether it is the encoder of an encoder–decoder, whose configuration may say either.
     """
 
     sizes: Mapping[str, Any] = field(default_factory=dict)
@@ -51,6 +52,7 @@ class Class:
     may_lack_pooler: bool = False
     head: Head | Callable[[Mapping[str, Any]], Head] | None = None
     dropout: Mapping[str, float | None] = field(default_factory=dict)
+    alone: bool = False
 
     @property
     def variants(self) -> tuple[Mapping[str, Any], ...]:
@@ -114,7 +116,9 @@ class Family(Generic[S]):
 
         Raises ValueError naming a key or a class that is not known, or not built.
         """
-        check_claimed(config, self.fields, {**self.harmless, "is_encoder_decoder": self.is_encoder_decoder})
+        either = any(name in self.classes and self.classes[name].alone for name in (cls or "", _first_of(config)))
+        stacks = {"is_encoder_decoder": ANY if either else self.is_encoder_decoder}
+        check_claimed(config, self.fields, {**self.harmless, **stacks})
         full = filled(config, (*self.fields, self.labels))
         check_values(config, {key: value for f in (*self.fields, self.labels) for key, value in f.keys.items()})
         sizes = {f.size: f.read(full) for f in self.fields}
@@ -174,7 +178,7 @@ class Family(Generic[S]):
         if (labels := self.classes[cls].labels(spec)) is not None:
             config |= self.labels.write(labels, sizes)
         if self.is_encoder_decoder:
-            config["is_encoder_decoder"] = True
+            config["is_encoder_decoder"] = not self.classes[cls].alone
         if self.model_type in DIVIDED and config["hidden_size"] % config["num_attention_heads"]:
             raise ValueError(
                 f"{self.model_type} needs a number of heads that divides its width in transformers, and this model has "
@@ -283,6 +287,12 @@ class Family(Generic[S]):
             return place(spec) if callable(place) else at(spec, place)
         except (AttributeError, IndexError):
             return UNSAID
+
+
+def _first_of(config: Config) -> str:
+    """The class that a configuration names, if it names one."""
+    named = config.get("architectures")
+    return str(named[0]) if isinstance(named, list) and named else ""
 
 
 def _merged(config: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:

@@ -41,6 +41,10 @@ class TrainedModel(Protocol):
         """The tokenizer. Raises ValueError if there is none."""
 
     @property
+    def start(self) -> int | None:
+        """The token from which a decoder starts."""
+
+    @property
     def batching(self) -> Batching:
         """How large batches are."""
 

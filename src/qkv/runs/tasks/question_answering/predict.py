@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+
+from ....core.batch import Batch
 from ....data.source import Example
 from ..prediction import Prediction, TrainedModel
 from ..prediction_batches import prediction_batches, split_tabs
@@ -33,7 +36,7 @@ def predict(task: Answer, trained: TrainedModel, lines: Sequence[str], **options
     examples = [_example(line, f"text {number}") for number, line in enumerate(lines, 1)]
     metric = task.metric(trained.tokenizer)
     for _, batch in prediction_batches(trained, task, examples):
-        metric.evaluate(trained.model, batch)
+        metric.evaluate(trained.model, _read_by_both(trained, batch))
     predictions = []
     for line, example in zip(lines, examples, strict=True):
         question = metric.question(example)
@@ -41,6 +44,15 @@ def predict(task: Answer, trained: TrainedModel, lines: Sequence[str], **options
         result = Found(answer or None, question.start if answer else None, question.score, question.none)
         predictions.append(Prediction(line, result, answer or NONE, vars(result)))
     return predictions
+
+
+def _read_by_both(trained: TrainedModel, batch: Batch) -> Batch:
+    """The batch, for an encoder–decoder with a decoder that reads the same texts, one token behind (BART)."""
+    if not trained.model.is_encoder_decoder:
+        return batch
+    ids, start = batch.inputs["ids"], trained.start
+    target = torch.cat([torch.full_like(ids[:, :1], start or 0), ids[:, :-1]], 1)
+    return replace(batch, inputs={**batch.inputs, "target": target, "target_layout": batch.inputs["layout"]})
 
 
 def _example(line: str, where: str) -> Example:
