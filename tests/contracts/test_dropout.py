@@ -1,4 +1,4 @@
-"""With dropout on: kernels equal the reference, and neither threads, padding nor recomputation change a training step."""
+"""With dropout on: kernels equal the reference, and neither threads, padding, packing nor recomputation change a step."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from axes import FAMILIES
-from small import gradients, ids, model, padded, same_gradients, spread
+from small import gradients, ids, model, packed, padded, same_gradients, spread
 from torch import Tensor
 
 from qkv.core.batch import IGNORE
@@ -69,6 +69,48 @@ def test_patterns_of_decoders_drop_the_same_weights(pattern: Pattern) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_wider_padding_changes_no_draw(family: str) -> None:
     check_same(*(step(made(family), inputs(family, extra)) for extra in (0, 5)))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_padding_on_the_left_changes_no_draw(family: str) -> None:
+    check_same(*(step(made(family), inputs(family, 3, side)) for side in ("right", "left")))
+
+
+def packed_inputs(given: dict[str, Any], side: str, width: int) -> dict[str, Any]:
+    """The same rows as documents of one full row, two rows and padding."""
+    layout = given["layout" if side == "ids" else "target_layout"]
+    rows = [row[valid] for row, valid in zip(given[side], layout.valid, strict=True)]
+    lengths = [len(row) for row in rows]
+    together = packed([lengths[:2], lengths[2:]], width)
+    made = torch.zeros(2, width, dtype=torch.long)
+    made[0, : sum(lengths[:2])], made[1, : lengths[2]] = torch.cat(rows[:2]), rows[2]
+    return {side: made, "layout" if side == "ids" else "target_layout": together}
+
+
+@pytest.mark.parametrize("backend", ["auto", "reference", "tiled"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_packed_documents_drop_what_rows_drop(family: str, backend: str) -> None:
+    apart = inputs(family)
+    together = packed_inputs(apart, "ids", 17)
+    own = "target" if family == "encoder-decoder" else "ids"
+    if own == "target":
+        together |= packed_inputs(apart, "target", 15)
+    layout = together["target_layout" if own == "target" else "layout"]
+    together["labels"] = torch.where(layout.valid, together[own], IGNORE)
+    check_same(step(made(family, backend), apart), step(made(family, backend), together))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_recomputed_packed_documents_draw_the_same_masks(family: str) -> None:
+    given = inputs(family) | packed_inputs(inputs(family), "ids", 17)
+    if family != "encoder-decoder":
+        given["labels"] = torch.where(given["layout"].valid, given["ids"], IGNORE)
+    else:
+        given |= packed_inputs(inputs(family), "target", 17)
+        given["labels"] = torch.where(given["target_layout"].valid, given["target"], IGNORE)
+    again = made(family)
+    again.recompute("blocks")
+    check_same(step(made(family), given), step(again, given))
 
 
 @pytest.mark.parametrize("family", FAMILIES)

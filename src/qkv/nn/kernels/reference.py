@@ -82,7 +82,7 @@ def _attend(request: Request) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     clean = Request(**{**request.__dict__, "k": k, "v": v})
     s, mask = scores(clean, mask)
     w = _weights(request, s, mask)
-    out = dropped(w, request.dropout) @ _per_query_head(v, request).to(w.dtype)
+    out = dropped(w, request) @ _per_query_head(v, request).to(w.dtype)
     group = request.n_heads // request.n_kv_heads
     seen = bad.transpose(1, 2).repeat_interleave(group, 1)[:, :, None]  # (B, H, 1, S)
     poisoned = (seen if mask is None else mask & seen).any(-1, keepdim=True)
@@ -90,15 +90,15 @@ def _attend(request: Request) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     return out, s, w, mask
 
 
-def dropped(w: Float[Tensor, "B H T S"], p: float) -> Float[Tensor, "B H T S"]:
+def dropped(w: Float[Tensor, "B H T S"], request: Request) -> Float[Tensor, "B H T S"]:
     """Dropout of weights, by the mask that all kernels have for one seed."""
-    if not p:
+    if not request.dropout:
         return w
     if not can_replay(w):
-        return torch.nn.functional.dropout(w, p)
-    mask = DropoutMask(int(draw_seed()), levels(p))
+        return torch.nn.functional.dropout(w, request.dropout)
+    mask = DropoutMask(int(draw_seed()), levels(request.dropout))
     b, h, t, s = w.shape
-    return torch.where(mask.weights((b, h, t, s), w.device), w * mask.grown, 0.0)
+    return torch.where(mask.weights((b, h, t, s), w.device, of=request.weight_places()), w * mask.grown, 0.0)
 
 
 def _per_query_head(x: Tensor, request: Request) -> Tensor:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Literal, Protocol
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from ...core.layout import Layout
 from ..patterns.basic import Pattern
+from ..patterns.documents import current_places, places_of
 from ..positions.base import Bias
+from .native.dropout import EVERYWHERE, WeightPlaces
 from .plan import Plan
 
 Result = Tensor | tuple[Tensor, Tensor]
@@ -95,6 +99,13 @@ class Request:
     def mask(self) -> Tensor | None:
         """Pattern, segments and padded keys as a boolean (B or 1, H or 1, T or 1, S); None if every pair is allowed."""
         return self.plan.mask(self.pattern, self.layout, self.kv_layout, self.n_heads)
+
+    def weight_places(self) -> WeightPlaces:
+        """Where the weights are among all of the batch, by which dropout chooses them."""
+        if torch.compiler.is_compiling():
+            return EVERYWHERE
+        keys = self.plan.once("places", (self.kv_layout,), partial(places_of, self.kv_layout))
+        return WeightPlaces.of(current_places(), None if keys is None else keys.token, *self.q.shape[:2])
 
     def dense_bias(self) -> Tensor | None:
         """The bias as a tensor that broadcasts to (B, H, T, S)."""

@@ -16,17 +16,19 @@ from ...core.ranks import current_rows
 from ..kernels.native import dropout as native
 from ..kernels.native.dropout import DropoutMask, draw_seed, levels
 from ..kernels.plain import is_eager
-from ..patterns.documents import document_numbers
+from ..patterns.documents import current_places, document_numbers
 
 
 def dropout(x: Tensor, p: float, training: bool = True, added: Tensor | None = None) -> Tensor:
     """Zero each element with probability p, and multiply the others by 1/(1 − p) (Srivastava et al. 2014). Return the sum
     with `added` if it is given.
 
-    On CPUs the mask is a function of a seed, drawn from PyTorch's default generator, and of the place of an element (row,
-    token, number): see `DropoutMask`. It depends neither on threads, nor on padding to the right, nor on the rank that has
-    the row, and backward computes it again instead of storing it. p is rounded to a multiple of 2⁻¹⁶, and the scale uses
-    the rounded p. On other devices, in compiled graphs and under `torch.func`, this is `torch.nn.functional.dropout`.
+    On CPUs the mask is a function of a seed, drawn from PyTorch's default generator, and of the place of an element
+    (document, token, channel): see `DropoutMask`. It depends neither on threads, nor on padding, packing or recomputation,
+    nor on the rank that has the element, and backward computes it again instead of storing it. Inside a mixture of experts,
+    whose tokens are in another order, it depends on what is in the batch and on the ranks. p is rounded to a multiple of
+    2⁻¹⁶, and the scale uses the rounded p. On other devices, in compiled graphs and under `torch.func`, this is
+    `torch.nn.functional.dropout`, whose masks depend on all of these.
     """
     if not training or p == 0.0:
         return x if added is None else added + x
@@ -38,6 +40,11 @@ def dropout(x: Tensor, p: float, training: bool = True, added: Tensor | None = N
             traced: Tensor = _dropout(x, added, draw_seed(), levels(p), _dtype_of(x, added))
             return traced
     return F.dropout(x, p) if added is None else added + F.dropout(x, p)
+
+
+def dropout_of_vectors(x: Float[Tensor, "B M"], p: float, training: bool = True) -> Float[Tensor, "B M"]:
+    """`dropout` of one vector for each row of the batch."""
+    return dropout(x[:, None], p, training)[:, 0] if training and p else x
 
 
 class _Dropout(torch.autograd.Function):
@@ -57,7 +64,8 @@ class _Dropout(torch.autograd.Function):
 def _masked(x: Tensor, added: Tensor | None, mask: DropoutMask, dtype: torch.dtype) -> Tensor:
     """`added` + mask ∘ x in a dtype."""
     fits = added is None or (added.dtype == dtype and added.shape == x.shape)
-    if fits and native.DTYPES.issuperset((x.dtype, dtype)) and native.ready():
+    fits = fits and native.DTYPES.issuperset((x.dtype, dtype)) and mask.whole_chunks
+    if fits and native.ready():
         added = None if added is None else added.contiguous()
         return native.run(x.contiguous(), added, mask, dtype)
     kept = torch.where(mask.numbers(x.shape, x.device), x * mask.grown, 0.0)
@@ -95,14 +103,17 @@ _dropout.register_autograd(_gradients, setup_context=_setup)
 
 
 def own_draws(device: torch.device) -> torch.Generator | None:
-    """A generator of numbers for this rank's rows of a batch; None for the default generator.
+    """A generator of numbers for this rank's rows, and its part of their tokens; None for the default generator.
 
-    On CPUs the default generators of ranks are alike, because masks of dropout differ by the number of the row.
+    On CPUs the default generators of ranks are alike, because masks of dropout differ by the place of each token.
     """
-    rows = current_rows()
-    if torch.compiler.is_compiling() or rows.size == 1 or device.type != "cpu":
+    if torch.compiler.is_compiling() or device.type != "cpu":
         return None
-    return torch.Generator().manual_seed(int(draw_seed()) + rows.rank)
+    rows, places = current_rows(), current_places()
+    part = 0 if places is None else places.part
+    if rows.size == 1 and not part:
+        return None
+    return torch.Generator().manual_seed(int(draw_seed()) + rows.rank + rows.size * part)
 
 
 def stochastic_depth(y: Float[Tensor, "B T M"], p: float, layout: Layout) -> Float[Tensor, "B T M"]:

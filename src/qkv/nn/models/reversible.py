@@ -21,6 +21,7 @@ from torch.utils.checkpoint import get_device_states, set_device_states
 
 from ...core.graphs import untraced
 from ..attention.mixer import Pass
+from ..patterns.documents import TokenPlaces, current_places, placed
 
 
 class ReversibleBlock(Protocol):
@@ -56,20 +57,21 @@ def _reached(block: ReversibleBlock, run: Pass) -> list[Tensor]:
 
 @dataclass(frozen=True)
 class _RandomState:
-    """State of the random generators, so a recomputed branch draws the same numbers."""
+    """State of the random generators and places of the tokens, so a recomputed branch draws the same numbers."""
 
     host: Tensor
     devices: list[int]
     states: list[Tensor]
+    places: TokenPlaces | None
 
     @classmethod
     def now(cls, x: Tensor) -> _RandomState:
-        return cls(torch.get_rng_state(), *get_device_states(x))
+        return cls(torch.get_rng_state(), *get_device_states(x), current_places())
 
     @contextmanager
     def restored(self, kind: str) -> Iterator[None]:
         device = {} if kind == "cpu" else {"device_type": kind}
-        with torch.random.fork_rng(self.devices, **device):
+        with torch.random.fork_rng(self.devices, **device), placed(self.places):
             torch.set_rng_state(self.host)
             set_device_states(self.devices, self.states, **device)
             yield

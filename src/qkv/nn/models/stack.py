@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from itertools import groupby
 from typing import Any, Literal, cast
 
@@ -27,6 +26,7 @@ from ..kv_cache.kinds import CacheKind
 from ..layers.embedding import Embedding, Input, InputModule, through_wrapper
 from ..layers.norm import NoNorm, Norm
 from ..layers.patches import GridEmbedding, GridPosition
+from ..patterns.documents import current_places, placed, places_of, placing
 from ..positions.absolute import NoPosition
 from ..positions.base import Position, PositionModule, Widths
 from .block import Block, BlockModule
@@ -295,9 +295,12 @@ def does(position: PositionModule, what: str) -> bool:
 def _checkpointed(block: BlockModule, x: Tensor, run: Pass) -> Tensor:
     """Apply a block and recompute its activations in backward; its extra losses come from the first run."""
 
+    places = current_places()
+
     def once(x: Tensor) -> tuple[Tensor, list[Record]]:
         fresh = run.afresh()
-        out = block(x, fresh)  # first, as it fills `extras`
+        with placed(places):
+            out = block(x, fresh)  # first, as it fills `extras`
         return out, [] if fresh.extras is None else [tuple(record) for _, record in fresh.extras.records]
 
     x, records = checkpoint(once, x, use_reentrant=False)
@@ -370,14 +373,10 @@ class StackModule(nn.Module):
         if part is not None and part.is_later:
             part.hand_over([memory], extras)
         deep: tuple[Tensor, ...] = ()
+        places = places_of(layout) if self.training else None
         if part is None or part.begins:
-            embedding, position = self.embedding, self.position.embed(layout)
-            if isinstance(embedding, InputModule):
-                own = {"layout": layout} if embedding.takes_layout else {}
-                x = embedding(ids, position, token_types, **own)
-                x, deep = x if isinstance(x, tuple) else (x, ())
-            else:
-                x = through_wrapper(embedding, ids, position, token_types)
+            with placing(places):
+                x, deep = self._embedded(ids, layout, token_types)
             x = x if split is None else split.own(x)
             x = self.placement.enter(x) if self.placement.streams > 1 else x
         else:
@@ -389,7 +388,7 @@ class StackModule(nn.Module):
             fused = fused_encoding(self, x, layout, runs, count, cache) if fused is None else fused
             if fused is not None:
                 return fused
-        with nullcontext() if split is None else split.own_randomness():
+        with placing(places) if split is None else split.own_randomness():
             if self.reversible and training and cache is None and part is None:
                 x = reversible(self.layers, x, runs)
             else:
@@ -409,6 +408,17 @@ class StackModule(nn.Module):
             part.hand_over([x, memory], extras)
         x = self.norm(self.placement.leave(x) if self.placement.streams > 1 else x)
         return x if split is None else split.whole(x)
+
+    def _embedded(
+        self, ids: Tensor, layout: Layout, token_types: Tensor | None
+    ) -> tuple[Float[Tensor, "B T M"], tuple[Tensor, ...]]:
+        """The input of the first layer, and what is added to the outputs of layers."""
+        embedding, position = self.embedding, self.position.embed(layout)
+        if not isinstance(embedding, InputModule):
+            return through_wrapper(embedding, ids, position, token_types), ()
+        own = {"layout": layout} if embedding.takes_layout else {}
+        x = embedding(ids, position, token_types, **own)
+        return x if isinstance(x, tuple) else (x, ())
 
     def _with_positions(self, x: Tensor, layout: Layout, i: int, split: TokenSplit | None) -> Tensor:
         """The input of layer i with its own table of positions added."""

@@ -19,6 +19,7 @@ from ..kv_cache.cache import Cache
 from ..kv_cache.kinds import CacheKind, named
 from ..layers.embedding import Embedding, wrapped
 from ..layers.losses import LossSums
+from ..patterns.documents import places_of, placing
 from ..positions.absolute import Learned
 from .base import ModelSpec, tie_again, warn_of_copying
 from .heads import pixel_masks, series, vision  # noqa: F401  # registers their heads
@@ -330,12 +331,11 @@ class TransformerModel(nn.Module):
             return hidden
         if labels is None:
             return self.head(hidden, **inputs)
-        sums = self.head.loss(hidden, labels, label_smoothing, z_loss, **inputs)
+        given = layout if target is None else target_layout
+        with placing(None if given is None or not self.training else places_of(given)):
+            sums = self.head.loss(hidden, labels, label_smoothing, z_loss, **inputs)
         sums = sums if extras is None else sums._replace(extras=extras.terms())
-        if classes is None:
-            return sums
-        assert second is not None
-        return sums, second.loss(hidden, classes, layout=layout)
+        return sums if classes is None or second is None else (sums, second.loss(hidden, classes, layout=layout))
 
     def pooled(self, ids: Int[Tensor, "B T"] | Float[Tensor, "B C H W"], **inputs: Any) -> Float[Tensor, "B M"]:
         """One vector for each sequence, by the classification head. `inputs` as in `hidden`.

@@ -1,12 +1,19 @@
-"""Packed rows: document numbers and document lengths of tokens."""
+"""Documents of packed rows: their numbers and lengths, and the place of each token among all of a batch."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+
+import torch
 from jaxtyping import Int
 from torch import Tensor
 from torch.nn import functional as F
 
 from ...core.layout import Layout
+from ...core.ranks import first_row
 
 
 def document_numbers(layout: Layout) -> Int[Tensor, "B T"] | None:
@@ -28,3 +35,68 @@ def document_lengths(layout: Layout) -> Int[Tensor, "B T"]:
         return positions.amax(1, keepdim=True) + 1
     longest = positions.new_zeros(run.shape).scatter_reduce(1, run, positions, "amax")
     return longest.gather(1, run) + 1
+
+
+@dataclass(frozen=True, eq=False)
+class TokenPlaces:
+    """Where the tokens, heads and channels of a pass are among all of the batch, of which this rank may have a part.
+
+    document: the number of each token's document in the batch; None if it is the number of its row.
+    token:    the number of each token in its document; None if it is 0, 1, 2, … in each row.
+    head, channel: the numbers of the first head and of the first channel.
+    part:     the number of this rank's part of the tokens.
+    """
+
+    document: Int[Tensor, "B T"] | None = None
+    token: Int[Tensor, "B T"] | None = None
+    head: int = 0
+    channel: int = 0
+    part: int = 0
+
+    def fit(self, rows: int, tokens: int) -> bool:
+        """Whether a tensor of these rows and tokens has them, not one of other tokens in between."""
+        number, document = self.token, self.document
+        placed = number is None or (number.shape[1] == tokens and number.shape[0] in (1, rows))
+        return placed and (document is None or document.shape == (rows, tokens))
+
+    def over(self, divide: Callable[[Tensor], Tensor]) -> TokenPlaces:
+        """The places of some of the tokens, which `divide` chooses along the last axis but one."""
+        document, token = (None if x is None else divide(x[..., None])[..., 0] for x in (self.document, self.token))
+        return replace(self, document=document, token=token)
+
+
+_current: ContextVar[TokenPlaces | None] = ContextVar("places", default=None)
+current_places = _current.get
+
+
+@contextmanager
+def placed(places: TokenPlaces | None) -> Iterator[None]:
+    """Inside the block, these are the places of the tokens; None if row b of a tensor is row b of this rank's rows, and its
+    tokens are 0, 1, 2, …"""
+    before = _current.set(places)
+    try:
+        yield
+    finally:
+        _current.reset(before)
+
+
+def placing(places: TokenPlaces | None) -> AbstractContextManager[None]:
+    """`placed`, or nothing to do."""
+    if torch.compiler.is_compiling() or (places is None and current_places() is None):
+        return nullcontext()
+    return placed(places)
+
+
+def places_of(layout: Layout) -> TokenPlaces | None:
+    """The places of the tokens of whole rows that are packed or padded on the left; None for other rows, on other devices
+    than CPUs and in compiled graphs."""
+    plain = layout.padding in ("none", "right") and (layout.segments is None or layout.one_segment)
+    if plain or torch.compiler.is_compiling() or layout.device.type != "cpu":
+        return None
+    run, count = document_numbers(layout), layout.valid.long().cumsum(1) - 1
+    if run is None:
+        return TokenPlaces(token=count.clamp(min=0).int())
+    first = torch.full_like(count, count.shape[1]).scatter_reduce(1, run, count.clamp(min=0), "amin")
+    documents = torch.where(layout.valid, run + 1, 0).amax(1)
+    before = first_row() + documents.cumsum(0) - documents
+    return TokenPlaces((before[:, None] + run).int(), (count - first.gather(1, run)).clamp(min=0).int())

@@ -12,7 +12,7 @@ from torch._subclasses import FakeTensor
 from ....core.graphs import constant
 from ...patterns.basic import Causal, Pattern
 from ..native import block_sparse as native
-from ..native.dropout import DropoutMask
+from ..native.dropout import EVERYWHERE, DropoutMask, WeightPlaces
 from ..plan import is_aligned_causal, needed_parts
 from ..products import onednn
 from ..request import Request
@@ -50,7 +50,7 @@ class BlockSparse:
         parts: list[tuple[Tensor, ...]] = []
         for b, plans in enumerate(self.rows):
             row = (None if x is None else x[b : b + 1] for x in tensors)
-            part = kernel(*row, plans, self.scale, self.options._replace(row=self.options.row + b))
+            part = kernel(*row, plans, self.scale, self.options.of_row(b))
             if part is None:
                 return None
             parts.append(part)
@@ -88,13 +88,14 @@ def find(
     scale: float,
     slopes: Tensor | None,
     mask: DropoutMask | None = None,
+    of: WeightPlaces = EVERYWHERE,
 ) -> BlockSparse | None:
-    """The kernels, if they can serve. `slopes` are ALiBi's."""
+    """The kernels, if they can serve. `slopes` are ALiBi's, and `of` the places of the weights that the mask is for."""
     plans = find_plans(q, k, v, rule, tokens, dropping=mask is not None)
     if plans is None:
         return None
     drawn = (0, 0, 0) if mask is None else (mask.seed, mask.dropped, mask.row)
-    return BlockSparse(plans, scale, native.BlockSparseOptions(slopes, tokens.lengths, *drawn))
+    return BlockSparse(plans, scale, native.BlockSparseOptions(slopes, tokens.lengths, *drawn, of))
 
 
 def beats_fused(request: Request) -> bool:

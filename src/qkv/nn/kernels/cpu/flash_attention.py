@@ -19,7 +19,7 @@ from ....core.layout import Layout, View
 from ...patterns.basic import Pattern
 from ...positions.base import Position
 from ..block_map import BlockMap, block_map
-from ..native.dropout import DropoutMask, levels
+from ..native.dropout import DropoutMask, WeightPlaces
 from ..plan import allowed_by_head
 
 _SMALL, _MANY_HEADS = 64, 8  # side of a small tile, and how many heads make its products efficient
@@ -64,15 +64,15 @@ class TiledProblem:
         pattern: Pattern,
         bias: str,
         numbers: list[float],
-        seed: Tensor,
+        thinning: tuple[DropoutMask, WeightPlaces] | None = None,
     ) -> None:
         self.batch, self.t, self.h, _ = q.shape
         self.s, self.kv = k.shape[1], k.shape[2]
         self.group = self.h // self.kv
         self.n = self.batch * self.kv
         self.dtype = torch.promote_types(q.dtype, torch.float32)
-        self.scale, self.softcap, self.dropout = numbers
-        self.tensors, self.bias, self.seed = tensors, bias, int(seed) if self.dropout else 0
+        self.scale, self.softcap = numbers[:2]
+        self.tensors, self.bias, self.thinning = tensors, bias, thinning
         self.pattern, self.q_layout, self.k_layout = pattern, q_layout, k_layout
         self.rows, self.cols, self.blocks = tile_grid(pattern, q_layout, k_layout, self.batch * self.h, q.device.type)
         self.k, self.v, self.bad = self._clean(self.per_kv_head(k), self.per_kv_head(v))
@@ -157,8 +157,11 @@ class TiledProblem:
 
     def keep(self, like: Tensor, tile: AttentionTile) -> Tensor:
         """The dropout factors of a tile, 0 or 1/(1 − p): the same in every call."""
-        mask = DropoutMask(self.seed, levels(self.dropout))
-        kept = mask.weights((self.batch, self.h, tile.b - tile.a, tile.d - tile.c), like.device, (0, tile.a, tile.c))
+        assert self.thinning is not None
+        mask, places = self.thinning
+        shape = self.batch, self.h, tile.b - tile.a, tile.d - tile.c
+        of = places.of_tile(slice(tile.a, tile.b), slice(tile.c, tile.d))
+        kept = mask.weights(shape, like.device, (0, tile.a, tile.c), of)
         return (kept.to(like.dtype) * mask.grown).view(like.shape)
 
     def poison(self, tile: AttentionTile) -> Tensor | None:
@@ -241,7 +244,7 @@ def forward(p: TiledProblem, out: Tensor, lse: Tensor) -> None:
             w = _exp_(s.sub_(higher), tile)
             fade = (most - higher).exp_()
             total.mul_(fade).add_(w.sum(-1, keepdim=True))
-            if p.dropout:
+            if p.thinning is not None:
                 w.mul_(p.keep(w, tile))
             acc.mul_(fade).baddbmm_(w, p.v[:, tile.c : tile.d])
             most = higher
@@ -275,7 +278,7 @@ def backward(
             w = _exp_(s.sub_(norm), tile)
             keys, values = p.k[:, tile.c : tile.d], p.v[:, tile.c : tile.d]
             d_w = torch.bmm(g, values.mT, out=p.buffer("d_w", q.shape[1], tile.d - tile.c))
-            if p.dropout:
+            if p.thinning is not None:
                 keep = p.keep(w, tile)
                 d_v[tile.column].baddbmm_((w * keep).mT, g)
                 d_w.mul_(keep)

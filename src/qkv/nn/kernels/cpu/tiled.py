@@ -25,7 +25,7 @@ from ...positions.base import Bias
 from ...positions.bias import ALiBi
 from ..buffers import by_rows
 from ..native.block_sparse import BlockSparseOptions
-from ..native.dropout import DropoutMask, draw_seed, levels
+from ..native.dropout import DropoutMask, WeightPlaces, draw_seed, levels
 from ..plain import is_eager
 from ..plan import first_position, host_interval, is_aligned_causal, needed_parts
 from ..request import Request, Result
@@ -43,7 +43,8 @@ def run(request: Request) -> Result:
     if planned is not None:
         plans, slopes, lengths = planned
         mask = DropoutMask(int(draw_seed()), levels(request.dropout))
-        options = BlockSparseOptions(slopes, lengths, mask.seed, mask.dropped, mask.row)
+        drawn = mask.seed, mask.dropped, mask.row, request.weight_places()
+        options = BlockSparseOptions(slopes, lengths, *drawn)
         kernel = block_sparse.BlockSparse(plans, request.scale, options)
         out, lse = _Direct.apply(request.q, request.k, request.v, kernel)
         if out is not None:
@@ -55,9 +56,13 @@ def run(request: Request) -> Result:
         kind, tensors = bias.scheme.text, list(bias.tensors)
     elif bias is not None:
         kind, tensors = DENSE, [bias.reshape((1,) * (4 - bias.ndim) + tuple(bias.shape))]
-    seed = draw_seed() if request.dropout else torch.zeros((), dtype=torch.int64)
-    tokens, numbers = _tokens(request), [request.scale, request.softcap or 0.0, request.dropout]
-    out, lse = _tiled(request.q, request.k, request.v, tensors, *tokens, request.pattern.text, kind, numbers, seed)
+    tokens, numbers = _tokens(request), [request.scale, request.softcap or 0.0, request.dropout, 0.0]
+    seed, places = torch.zeros((), dtype=torch.int64), None
+    if request.dropout:
+        seed, of = draw_seed(), request.weight_places()
+        places, numbers[3] = of.joined(request.q.shape[1], request.k.shape[1], len(request.q)), of.head
+    inputs = request.q, request.k, request.v, tensors, *tokens, places, request.pattern.text, kind, numbers, seed
+    out, lse = _tiled(*inputs)
     return (out, lse) if request.return_lse else out
 
 
@@ -182,6 +187,17 @@ def _coarse(interval: Interval, grid: int) -> list[Interval]:
     return [Interval(a, min(a + size - 1, interval.high)) for a in range(interval.low, interval.high + 1, size)]
 
 
+OperatorThinning = tuple[DropoutMask, WeightPlaces]
+"""The mask of an operator's dropout, and the places of the weights."""
+
+
+def _thinning(q: Tensor, numbers: list[float], seed: Tensor, places: Tensor | None) -> OperatorThinning | None:
+    if not numbers[2]:
+        return None
+    of = WeightPlaces.parted(places, q.shape[1], int(numbers[3]))
+    return DropoutMask(int(seed), levels(numbers[2])), of
+
+
 # -- which kernel --------------------------------------------------------------------------------------------------------
 
 
@@ -206,19 +222,19 @@ def _kernels(
     pattern: str,
     bias: str,
     numbers: list[float],
-    seed: Tensor,
+    thinning: OperatorThinning | None,
 ) -> Iterator[Kernel | None]:
     """The kernels that may serve a call, the fastest first; None for kernels that don't."""
-    scale, softcap, dropout = numbers
+    scale, softcap = numbers[:2]
     alibi = _alibi(bias)
     if softcap or (bias and alibi is None):
         return
-    rule, mask = pattern_of(pattern), DropoutMask(int(seed), levels(dropout)) if dropout else None
-    if alibi is None and mask is None:
+    rule = pattern_of(pattern)
+    if alibi is None and thinning is None:
         yield bf16_amx.find(q, k, v, rule, tokens, scale)
         yield None if block_sparse.is_favored(q) else _fused(q, k, v, rule, tokens, scale)
     slopes = None if alibi is None else _scaled(alibi, tensors[0])
-    yield block_sparse.find(q, k, v, rule, tokens, scale, slopes, mask)
+    yield block_sparse.find(q, k, v, rule, tokens, scale, slopes, *(thinning or ()))
 
 
 def _alibi(bias: str) -> ALiBi | None:
@@ -273,17 +289,17 @@ def _problems(
     pattern: str,
     bias: str,
     numbers: list[float],
-    seed: Tensor,
+    thinning: OperatorThinning | None,
 ) -> list[tuple[TiledProblem, Tensor | None]]:
     """The problems to be solved in plain PyTorch, and the order of tokens in each if that is another.
 
     Patterns with gaps are solved part by part, over tokens in an order in which they have none.
     """
-    parts = [] if bias or numbers[2] else block_plan.regrouped(pattern_of(pattern), tokens)
+    parts = [] if bias or thinning else block_plan.regrouped(pattern_of(pattern), tokens)
     if not parts:
-        return [(TiledProblem(q, k, v, tensors, *tokens.layouts(), pattern_of(pattern), bias, numbers, seed), None)]
+        return [(TiledProblem(q, k, v, tensors, *tokens.layouts(), pattern_of(pattern), bias, numbers, thinning), None)]
     return [
-        (TiledProblem(q[:, order], k[:, order], v[:, order], tensors, layout, layout, rule, bias, numbers, seed), order)
+        (TiledProblem(q[:, order], k[:, order], v[:, order], tensors, layout, layout, rule, bias, numbers), order)
         for rule, layout, order in parts
     ]
 
@@ -335,17 +351,20 @@ def _tiled(
     marks: list[Tensor | None],
     starts: list[int],
     lengths: Tensor | None,
+    places: Tensor | None,
     pattern: str,
     bias: str,
     numbers: list[float],
     seed: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Output (B, T, H, E) and log-sum-exp (B, H, T). `numbers` are scale, soft-cap (0: none) and dropout."""
+    """Output (B, T, H, E) and log-sum-exp (B, H, T). `numbers` are scale, soft-cap (0: none), dropout and the first head;
+    `places` are `WeightPlaces.joined`."""
     out = q.new_zeros(*q.shape[:3], v.shape[-1])
     lse = q.new_full(q.shape[:3], float("-inf"), dtype=torch.promote_types(q.dtype, torch.float32))
     if not out.numel() or not k.numel():
         return out, lse.transpose(1, 2).contiguous()
-    inputs = q, k, v, tensors, OperatorLayouts(positions, marks, starts, lengths), pattern, bias, numbers, seed
+    tokens = OperatorLayouts(positions, marks, starts, lengths)
+    inputs = q, k, v, tensors, tokens, pattern, bias, numbers, _thinning(q, numbers, seed, places)
     for kernel in _kernels(*inputs):
         result = None if kernel is None else kernel.forward(q, k, v)
         if result is not None:
@@ -384,6 +403,7 @@ def _tiled_backward(
     marks: list[Tensor | None],
     starts: list[int],
     lengths: Tensor | None,
+    places: Tensor | None,
     pattern: str,
     bias: str,
     numbers: list[float],
@@ -394,7 +414,8 @@ def _tiled_backward(
         return [torch.zeros_like(t) for t in (q, k, v, *tensors)]
     results = [out, lse.transpose(1, 2), d_out, None if d_lse is None else d_lse.transpose(1, 2)]
     tokens = OperatorLayouts(positions, marks, starts, lengths)
-    grads = _gradients(results, q, k, v, tensors, tokens, pattern, bias, numbers, seed)
+    thinning = _thinning(q, numbers, seed, places)
+    grads = _gradients(results, q, k, v, tensors, tokens, pattern, bias, numbers, thinning)
     pairs = zip(grads, (q, k, v, *tensors), strict=True)
     return [torch.zeros_like(x) if d is None else d.to(x.dtype).contiguous() for d, x in pairs]
 
@@ -425,19 +446,19 @@ def _(*inputs: Any) -> list[Tensor]:
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    q, k, v, tensors, positions, marks, starts, lengths, *rest, seed = inputs
-    ctx.save_for_backward(*output, q, k, v, seed, lengths, *tensors, *positions, *marks)
+    q, k, v, tensors, positions, marks, starts, lengths, places, *rest, seed = inputs
+    ctx.save_for_backward(*output, q, k, v, seed, lengths, places, *tensors, *positions, *marks)
     ctx.n_tensors, ctx.starts, ctx.rest = len(tensors), starts, rest
 
 
 def _autograd(ctx: Any, d_out: Tensor, d_lse: Tensor | None) -> tuple[Any, ...]:
-    out, lse, q, k, v, seed, lengths, *more = ctx.saved_tensors
+    out, lse, q, k, v, seed, lengths, places, *more = ctx.saved_tensors
     tensors, positions, marks = more[: ctx.n_tensors], more[ctx.n_tensors :][:2], more[ctx.n_tensors + 2 :]
-    layouts = positions, marks, ctx.starts, lengths
+    layouts = positions, marks, ctx.starts, lengths, places
     grads = _tiled_backward(out, lse, d_out, d_lse, q, k, v, tensors, *layouts, *ctx.rest, seed)
     # PyTorch takes a list that contains None as one leaf, and a list of tensors as one leaf for each.
     no_marks = [None] * len(marks) if all(mark is not None for mark in marks) else None
-    return (*grads[:3], list(grads[3:]), [None] * 2, no_marks, None, None, *([None] * len(ctx.rest)), None)
+    return (*grads[:3], list(grads[3:]), [None] * 2, no_marks, None, None, None, *([None] * len(ctx.rest)), None)
 
 
 _tiled.register_autograd(_autograd, setup_context=_setup)

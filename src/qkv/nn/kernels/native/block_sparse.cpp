@@ -11,7 +11,7 @@
 #include <memory>
 
 #include "structures.h"
-#include "threefry.h"
+#include "thinning.h"
 #include "vectors.h"
 
 namespace {
@@ -27,7 +27,7 @@ struct Strides {
 struct Sizes {
     long batch, heads, kv_heads, queries, keys, width, values;
     Strides q, k, v;
-    long strips, row;  // `row` is the first row's number in the batch
+    long strips, row, head;  // `row` is the first row's number in the batch, `head` the first head's
     float scale;
     int merges, threads;
     uint32_t seed_low, seed_high, dropped;  // `dropped` of 65536 weights are
@@ -43,6 +43,14 @@ struct Plan {
     const float *places, *kv_places;  // positions of queries and keys, for ALiBi
     const float* slopes;              // ALiBi's slope of each head, or null
     const int64_t* lengths;           // the number of keys in each row of the batch, or null: all
+    const int32_t *document, *token, *key_token;  // of dropout, see `Numbered`; or null
+    Numbered numbered(const Sizes& s, long b) const {
+        const auto row = [b](const int32_t* x, long count) { return x ? x + b * count : nullptr; };
+        return {row(document, s.queries), row(token, s.queries), row(key_token, s.keys), s.queries, s.keys};
+    }
+    Thinning thinning(const Sizes& s, long b, long head) const {
+        return {{s.seed_low, s.seed_high}, s.row + b, s.head + head, s.dropped, numbered(s, b)};
+    }
 };
 
 // Rows of some tokens, and where they are in memory.
@@ -253,29 +261,9 @@ inline void weighed(float* scores, Part p, const Lane& most, Lane& total) {
     }
 }
 
-// The weights of one row and head that dropout keeps, from bits of its key, a query and four keys.
-struct Thinning {
-    Key key;
-    uint32_t dropped;
-    float grown;
-
-    Thinning(const Sizes& s, long b, long head)
-        : key(derived({s.seed_low, s.seed_high}, s.row + b, head)), dropped(s.dropped), grown(65536.0f / (65536 - s.dropped)) {}
-
-    // Call each(offset in the block, whether sixteen weights are kept) for all weights of a part.
-    template <typename Each>
-    inline void over(Part p, long query, long first, Each each) const {
-        for (long n = p.from; n < p.to; n += LANES)
-            for (long j = p.start; j < p.stop; j += 4) {
-                const Draws draws(key, counted(query + n), static_cast<uint32_t>((first + j) / 4) - Words{});
-                for (int t = 0; t < 4 && j + t < p.stop; ++t) each((j + t) * SIDE + n, draws.at(t) >= dropped);
-            }
-    }
-};
-
 // Zero the weights that are dropped.
 inline void thinned(float* weights, Part p, long query, long key, const Thinning& d) {
-    d.over(p, query, key, [&](long at, auto kept) { store(weights + at, kept ? load(weights + at) : Floats{}); });
+    d.over<SIDE>(p, query, key, [&](long at, auto kept) { store(weights + at, kept ? load(weights + at) : Floats{}); });
 }
 
 // Output and log-sum-exp of a strip from the sums (values, queries) of weighted values; merged with earlier ones if `merges`.
@@ -380,7 +368,7 @@ inline void differentiated(float* weights, float* d_scores, Part p, const Strip&
 // The same with dropout. Kept weights are multiplied by 1/(1 - p) where they multiply gradients of the output.
 inline void differentiated(float* weights, float* d_scores, Part p, const Strip& strip, long query, long key,
                            const Thinning& d) {
-    d.over(p, query, key, [&](long at, auto kept) {
+    d.over<SIDE>(p, query, key, [&](long at, auto kept) {
         const long n = at % SIDE;
         const Floats weight = power(load(weights + at) - load(strip.norm + n));
         const Floats outer = kept ? load(d_scores + at) * d.grown : Floats{};
@@ -432,10 +420,11 @@ void backward_strip(const float* q, const float* out, const float* lse, const fl
 QKV_STRUCTURE(Strides, QKV_FIELD(batch), QKV_FIELD(row), QKV_FIELD(head))
 QKV_STRUCTURE(Sizes, QKV_FIELD(batch), QKV_FIELD(heads), QKV_FIELD(kv_heads), QKV_FIELD(queries), QKV_FIELD(keys),
               QKV_FIELD(width), QKV_FIELD(values), QKV_FIELD(q), QKV_FIELD(k), QKV_FIELD(v), QKV_FIELD(strips),
-              QKV_FIELD(row), QKV_FIELD(scale), QKV_FIELD(merges), QKV_FIELD(threads), QKV_FIELD(seed_low), QKV_FIELD(seed_high),
+              QKV_FIELD(row), QKV_FIELD(head), QKV_FIELD(scale), QKV_FIELD(merges), QKV_FIELD(threads), QKV_FIELD(seed_low), QKV_FIELD(seed_high),
               QKV_FIELD(dropped))
 QKV_STRUCTURE(Plan, QKV_FIELD(number), QKV_FIELD(ends), QKV_FIELD(block), QKV_FIELD(table), QKV_FIELD(order), QKV_FIELD(limits),
-              QKV_FIELD(spans), QKV_FIELD(places), QKV_FIELD(kv_places), QKV_FIELD(slopes), QKV_FIELD(lengths))
+              QKV_FIELD(spans), QKV_FIELD(places), QKV_FIELD(kv_places), QKV_FIELD(slopes), QKV_FIELD(lengths),
+              QKV_FIELD(document), QKV_FIELD(token), QKV_FIELD(key_token))
 
 extern "C" {
 
@@ -458,7 +447,7 @@ int qkv_forward(const float* q, const float* k, const float* v, float* out, floa
                         for (long h = kv * group; h < (kv + 1) * group; ++h) {
                             const long at = b * s->queries * s->heads + h;
                             forward_strip(q + b * s->q.batch + h * s->q.head, panels, out + at * s->values, lse + at,
-                                          plan->slopes ? plan->slopes[h] : 0.0f, {*s, b, h}, *plan, i, *s);
+                                          plan->slopes ? plan->slopes[h] : 0.0f, plan->thinning(*s, b, h), *plan, i, *s);
                         }
                     panels.end();
                 }
@@ -486,7 +475,7 @@ int qkv_backward(const float* q, const float* k, const float* v, const float* ou
                         const long at = b * s->queries * s->heads + h;
                         backward_strip(q + b * s->q.batch + h * s->q.head, out + at * s->values, lse + at, d_out + at * s->values,
                                        d_lse ? d_lse + at : nullptr, d_q + at * s->width, plan->slopes ? plan->slopes[h] : 0.0f,
-                                       {*s, b, h}, panels, *plan, i, *s);
+                                       plan->thinning(*s, b, h), panels, *plan, i, *s);
                     }
                 panels.end();
             }

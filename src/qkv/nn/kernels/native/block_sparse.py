@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .. import buffers
 from .compiler import available, library
-from .dropout import words
+from .dropout import EVERYWHERE, WeightPlaces, words
 from .structures import BlockSparsePlan, BlockSparseSizes, Strides
 
 SIDE = 64  # queries, and keys, of a block
@@ -50,7 +50,7 @@ class BlockSparseOptions(NamedTuple):
     slopes:  ALiBi's; scores of head h fall by slopes[h] for each unit of distance.
     lengths: the number of keys of each row of the batch, which come first.
     seed, dropped: of dropout, see `DropoutMask`; 0 of 65,536 weights are dropped by default. row: the number of the first
-             row in the batch that the mask is for.
+             row in the batch that the mask is for. of: the places of the weights.
     """
 
     slopes: Float[Tensor, " H"] | None = None
@@ -58,6 +58,12 @@ class BlockSparseOptions(NamedTuple):
     seed: int = 0
     dropped: int = 0
     row: int = 0
+    of: WeightPlaces = EVERYWHERE
+
+    def of_row(self, b: int) -> BlockSparseOptions:
+        """The options for row b of the batch alone."""
+        places = (None if x is None else x[b : b + 1] for x in self.of[:3])
+        return self._replace(row=self.row + b, of=WeightPlaces(*places, self.of.head))
 
 
 def sizes_of(q: Tensor, k: Tensor, v: Tensor, *more: Tensor) -> list[int | Strides]:
@@ -150,8 +156,9 @@ def _call(
     assert kernels is not None
     q, k, v = (x for x in tensors[:3] if x is not None)
     buffers.check(name, *tensors)
-    numbers = len(plan.number), options.row, scale, merges, torch.get_num_threads()
+    numbers = len(plan.number), options.row, options.of.head, scale, merges, torch.get_num_threads()
     sizes = BlockSparseSizes(*sizes_of(q, k, v), *numbers, *words(options.seed), options.dropped)
     tensors_of_plan = [*(getattr(plan, name) for name in BlockSparsePlan.tensors), options.slopes, options.lengths]
+    tensors_of_plan += options.of[:3]
     fields = BlockSparsePlan(*pointers(tensors_of_plan))
     return bool(getattr(kernels, name)(*pointers(tensors), ctypes.byref(fields), ctypes.byref(sizes)))

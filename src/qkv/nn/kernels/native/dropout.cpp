@@ -44,6 +44,8 @@ struct Brain {
 
 struct Sizes {
     long rows, tokens, width, row;  // `row` is the first row's number in the batch
+    long channel, part;             // the first channel's number, a multiple of CHUNK, and the number of a part of the tokens
+    const int32_t *document, *token;  // (rows, tokens): each token's document and its number there; or null: row and index
     uint32_t seed_low, seed_high, dropped;  // `dropped` of 65536 numbers are
     int threads;
 };
@@ -58,7 +60,7 @@ inline void thinned(const In* x, const Out* added, Out* out, Words bits, uint32_
 template <typename In, typename Out>
 void token(const In* x, const Out* added, Out* out, Key key, uint32_t number, const Sizes& s, float grown) {
     for (long chunk = 0; chunk < s.width; chunk += CHUNK) {
-        const Draws draws(key, number - Words{}, counted(chunk / 4));
+        const Draws draws(key, number - Words{}, counted((s.channel + chunk) / 4));
         for (int i = 0; i < 4; ++i) {
             const long at = chunk + i * LANES, left = s.width - at;
             if (left >= LANES) {
@@ -82,16 +84,42 @@ void all_tokens(const void* x, const void* added, void* out, const Sizes& s) {
     const long count = s.rows * s.tokens;
 #pragma omp parallel for num_threads(s.threads)
     for (long i = 0; i < count; ++i) {
-        const long at = i * s.width;
+        const long at = i * s.width, document = s.document ? s.document[i] : s.row + i / s.tokens;
         token(static_cast<const In*>(x) + at, added ? static_cast<const Out*>(added) + at : nullptr, static_cast<Out*>(out) + at,
-              derived(key, s.row + i / s.tokens, 0), i % s.tokens, s, grown);
+              derived(key, document, s.part), s.token ? s.token[i] : i % s.tokens, s, grown);
+    }
+}
+
+// Where the weights are whose mask is computed, in the arguments of `qkv_kept`.
+struct Kept {
+    long batch, heads, queries, keys, row, query, key, head;  // counts, and the first numbers
+    const int32_t *document, *token, *key_token;  // (batch, queries), (batch, queries) and (batch, keys), or null
+    uint32_t seed_low, seed_high, dropped;
+    int threads;
+};
+
+// Which weights of a query are kept, for keys with consecutive numbers from `first` on.
+void kept_run(uint8_t* out, Key key, uint32_t query, long first, long count, uint32_t dropped) {
+    for (long four = first / 4; four * 4 < first + count; four += LANES) {
+        const Draws draws(key, query - Words{}, counted(four));
+        for (int t = 0; t < 4; ++t) {
+            const Words bits = draws.at(t);
+            for (long lane = 0; lane < LANES; ++lane) {
+                const long j = (four + lane) * 4 + t - first;
+                if (j >= 0 && j < count) out[j] = bits[lane] >= dropped;
+            }
+        }
     }
 }
 
 }  // namespace
 
-QKV_STRUCTURE(Sizes, QKV_FIELD(rows), QKV_FIELD(tokens), QKV_FIELD(width), QKV_FIELD(row), QKV_FIELD(seed_low), QKV_FIELD(seed_high),
-              QKV_FIELD(dropped), QKV_FIELD(threads))
+QKV_STRUCTURE(Sizes, QKV_FIELD(rows), QKV_FIELD(tokens), QKV_FIELD(width), QKV_FIELD(row), QKV_FIELD(channel), QKV_FIELD(part),
+              QKV_FIELD(document), QKV_FIELD(token), QKV_FIELD(seed_low), QKV_FIELD(seed_high), QKV_FIELD(dropped),
+              QKV_FIELD(threads))
+QKV_STRUCTURE(Kept, QKV_FIELD(batch), QKV_FIELD(heads), QKV_FIELD(queries), QKV_FIELD(keys), QKV_FIELD(row), QKV_FIELD(query),
+              QKV_FIELD(key), QKV_FIELD(head), QKV_FIELD(document), QKV_FIELD(token), QKV_FIELD(key_token), QKV_FIELD(seed_low),
+              QKV_FIELD(seed_high), QKV_FIELD(dropped), QKV_FIELD(threads))
 
 extern "C" {
 
@@ -102,23 +130,21 @@ void qkv_dropout(const void* x, const void* added, void* out, const Sizes* s, in
     run(x, added, out, *s);
 }
 
-// Which weights of (batch, heads, queries, keys) are kept, from a first row, query and key on.
-void qkv_kept(uint8_t* out, const long* first, const long* counts, uint32_t low, uint32_t high, uint32_t dropped, int threads) {
-    const long pairs = counts[0] * counts[1], queries = counts[2], keys = counts[3];
-#pragma omp parallel for collapse(2) num_threads(threads)
+// Which weights of (batch, heads, queries, keys) are kept.
+void qkv_kept(uint8_t* out, const Kept* k) {
+    const long pairs = k->batch * k->heads;
+#pragma omp parallel for collapse(2) num_threads(k->threads)
     for (long pair = 0; pair < pairs; ++pair)
-        for (long i = 0; i < queries; ++i) {
-            const Key key = derived({low, high}, first[0] + pair / counts[1], pair % counts[1]);
-            uint8_t* row = out + (pair * queries + i) * keys;
-            for (long four = first[2] / 4; four * 4 < first[2] + keys; four += LANES) {
-                const Draws draws(key, static_cast<uint32_t>(first[1] + i) - Words{}, counted(four));
-                for (int t = 0; t < 4; ++t) {
-                    const Words bits = draws.at(t);
-                    for (long lane = 0; lane < LANES; ++lane) {
-                        const long j = (four + lane) * 4 + t - first[2];
-                        if (j >= 0 && j < keys) row[j] = bits[lane] >= dropped;
-                    }
-                }
+        for (long i = 0; i < k->queries; ++i) {
+            const long b = pair / k->heads, at = b * k->queries + i;
+            const Key key = derived({k->seed_low, k->seed_high}, k->document ? k->document[at] : k->row + b,
+                                    k->head + pair % k->heads);
+            const uint32_t query = k->token ? k->token[at] : k->query + i;
+            uint8_t* row = out + (pair * k->queries + i) * k->keys;
+            const int32_t* numbers = k->key_token ? k->key_token + b * k->keys : nullptr;
+            for (long j = 0, end; j < k->keys; j = end) {
+                for (end = numbers ? j + 1 : k->keys; end < k->keys && numbers[end] == numbers[end - 1] + 1;) ++end;
+                kept_run(row + j, key, query, numbers ? numbers[j] : k->key, end - j, k->dropped);
             }
         }
 }

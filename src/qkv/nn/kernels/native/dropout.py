@@ -1,7 +1,8 @@
 """The masks of dropout: functions of a seed and of the place of a number, the same in every kernel and for every backend.
 
 Bits come from Threefry2x32 with 20 rounds (Salmon et al. 2011), a counter-based generator: a mask is computed again in the
-backward pass, so nothing is stored, and it depends neither on threads nor on tiles, nor on padding to the right. C++
+backward pass, so nothing is stored, and it depends neither on threads nor on tiles, nor on padding to the right. On CPUs it
+depends neither on padding to the left nor on packing, nor on the rank that has a token, head or channel (`TokenPlaces`). C++
 computes masks on CPUs, and PyTorch elsewhere and without a compiler.
 """
 
@@ -9,16 +10,18 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
 from ....core.ranks import first_row
+from ...patterns.documents import TokenPlaces, current_places
 from .. import buffers
 from ..plain import is_eager
 from .compiler import library
-from .structures import DropoutSizes
+from .structures import DropoutSizes, KeptWeights
 
 LEVELS = 1 << 16  # probabilities are multiples of 1/65536: 16 random bits for each number
 _CHUNK = 64  # numbers of a token that share sixteen counters
@@ -48,51 +51,132 @@ class DropoutMask:
     """A dropout mask. A number is kept if its 16 random bits are at least `dropped`, so p = dropped/65,536. Kept numbers are
     multiplied by `grown` = 1/(1 − p), and the others are zeroed.
 
-    row: the number of the first row in the batch of all ranks.
+    row: the number of the first row in the batch of all ranks. places: of the tokens of the pass.
     """
 
     seed: int
     dropped: int
     row: int = field(default_factory=first_row)
+    places: TokenPlaces | None = field(default_factory=current_places)
 
     @property
     def grown(self) -> float:
         return LEVELS / (LEVELS - self.dropped)
+
+    @property
+    def whole_chunks(self) -> bool:
+        """Whether the first channel is one that C++ begins with."""
+        return self.places is None or self.places.channel % _CHUNK == 0
 
     def weights(
         self,
         shape: tuple[int, int, int, int],
         device: torch.device | str = "cpu",
         first: tuple[int, int, int] = (0, 0, 0),
+        of: WeightPlaces | None = None,
     ) -> Bool[Tensor, "B H T S"]:
-        """The kept weights of attention, from a first row of the batch, query and key.
+        """The kept weights of attention, from a first row of the batch, query and key, or of those in given places.
 
-        A row (of all in the batch) and head have a key, threefry(seed; row, head), and the bits of four keys in a row, from
-        a multiple of four on, come from the counter (query, key // 4).
+        A document (of all in the batch; a row, if it is not packed) and head have a key, threefry(seed; document, head), and
+        the bits of four keys of a query, from a multiple of four on, come from the counter (query, key // 4). Queries and
+        keys are numbered within their document. What queries and keys of two documents get does not matter: they don't see
+        one another.
         """
-        if torch.device(device).type == "cpu" and ready() and min(shape) > 0:
-            return kept(shape, (first[0] + self.row, *first[1:]), self.seed, self.dropped)
         (b, h, t, s), (row, query, key) = shape, first
-        low, high = _derived(self.seed, _range(self.row + row, b, device)[:, None], _range(0, h, device))
-        fours = _range(key // 4, -(-(key + s) // 4) - key // 4, device)
-        bits = _bits(low[..., None, None], high[..., None, None], _range(query, t, device)[:, None], fours)
-        return bits.flatten(-2)[..., key % 4 : key % 4 + s] >= self.dropped
+        of = EVERYWHERE if of is None else of
+        if torch.device(device).type == "cpu" and ready() and min(shape) > 0:
+            return kept(shape, (first[0] + self.row, *first[1:]), self.seed, self.dropped, of)
+        document = _range(self.row + row, b, device)[:, None] if of.document is None else of.document.long()
+        low, high = _derived(self.seed, document[:, None], _range(of.head, h, device)[:, None])
+        queries = (_range(query, t, device)[None] if of.token is None else of.token)[:, None, :, None]
+        low, high = low[..., None], high[..., None]
+        if of.key_token is None:
+            fours = _range(key // 4, -(-(key + s) // 4) - key // 4, device)
+            bits = _bits(low, high, queries, fours)
+            return bits.flatten(-2)[..., key % 4 : key % 4 + s] >= self.dropped
+        numbers = of.key_token.long()[:, None, None]
+        bits = _bits(low, high, queries.long(), numbers // 4)
+        return bits.gather(-1, (numbers % 4)[..., None].expand(*bits.shape[:-1], 1))[..., 0] >= self.dropped
 
     def numbers(self, shape: torch.Size, device: torch.device | str) -> Bool[Tensor, "*shape"]:
         """The kept numbers of a tensor (rows, …, width), whose middle axes count tokens.
 
-        A row has a key, threefry(seed; row, 0). Of 64 numbers of a token in a row, from a multiple of 64 on, number 16 w + l
-        has the w-th 16 bits of the counter (token, 16 · chunk + l).
+        A document (a row, if it is not packed) has a key, threefry(seed; document, part). Of 64 channels of a token, from a
+        multiple of 64 on, channel 16 w + l has the w-th 16 bits of the counter (token, 16 · chunk + l). `part` is 0 but on
+        ranks that have parts of the tokens, for tensors of tokens in another order.
         """
         rows, width = shape[0] if len(shape) > 2 else 1, shape[-1]
-        tokens, chunks = shape.numel() // max(rows * width, 1), -(-width // _CHUNK)
-        low, high = _derived(
-            self.seed, _range(self.row, rows, device), torch.zeros((), dtype=torch.int64, device=device)
+        tokens = shape.numel() // max(rows * width, 1)
+        document, token, channel, part = self.of_numbers(rows, tokens)
+        documents = _range(self.row, rows, device)[:, None] if document is None else document.long()
+        low, high = _derived(self.seed, documents, torch.tensor(part, device=device))
+        begin = channel // _CHUNK
+        chunks = -(-(channel + width) // _CHUNK) - begin
+        counters = _range(begin * 16, chunks * 16, device)
+        counted = (_range(0, tokens, device)[None] if token is None else token.long())[..., None]
+        bits = _bits(low[..., None], high[..., None], counted, counters).expand(rows, tokens, -1, -1)
+        ordered = bits.reshape(rows, tokens, chunks, 16, 4).mT.reshape(rows, tokens, chunks * _CHUNK)
+        return (ordered[..., channel % _CHUNK :][..., :width] >= self.dropped).reshape(shape)
+
+    def of_numbers(self, rows: int, tokens: int) -> tuple[Tensor | None, Tensor | None, int, int]:
+        """The documents and numbers of tokens, the first channel and the part of the tokens, for a tensor of these rows and
+        tokens."""
+        places = self.places
+        if places is None:
+            return None, None, 0, 0
+        if not places.fit(rows, tokens):
+            return None, None, places.channel, places.part
+        return places.document, _spread(places.token, rows), places.channel, 0
+
+
+class WeightPlaces(NamedTuple):
+    """The document and number (B, T) of each query, the number (B, S) of each key in its document, None if they are the row
+    and the index; and the number of the first head."""
+
+    document: Tensor | None
+    token: Tensor | None
+    key_token: Tensor | None
+    head: int
+
+    def joined(self, queries: int, keys: int, rows: int) -> Tensor | None:
+        """Documents and numbers of queries and numbers of keys as one tensor (B, 2 T + S), for an operator; None if all are
+        the row and the index."""
+        if self.document is self.token is self.key_token is None:
+            return None
+        row, query, key = (torch.arange(n, dtype=torch.int32, device="cpu") for n in (rows, queries, keys))
+        document = row[:, None].expand(-1, queries) + first_row() if self.document is None else self.document
+        token, key_token = (
+            own.expand(rows, -1) if x is None else x for x, own in ((self.token, query), (self.key_token, key))
         )
-        counters = _range(0, chunks * 16, device)
-        bits = _bits(low[:, None, None], high[:, None, None], _range(0, tokens, device)[:, None], counters)
-        ordered = bits.view(rows, tokens, chunks, 16, 4).mT.reshape(rows, tokens, chunks * _CHUNK)
-        return (ordered[..., :width] >= self.dropped).reshape(shape)
+        return torch.cat([document, token, key_token], 1)
+
+    @classmethod
+    def parted(cls, joined: Tensor | None, queries: int, head: int) -> WeightPlaces:
+        """The inverse of `joined`."""
+        if joined is None:
+            return cls(None, None, None, head)
+        parts = joined.split([queries, queries, joined.shape[1] - 2 * queries], 1)
+        return cls(*(part.contiguous() for part in parts), head)
+
+    @classmethod
+    def of(cls, places: TokenPlaces | None, keys: Tensor | None, rows: int, queries: int) -> WeightPlaces:
+        """For queries in places, if there are as many, and keys of these numbers (B or 1, S)."""
+        if places is None or not places.fit(rows, queries):
+            return EVERYWHERE if keys is None else cls(None, None, _spread(keys, rows), 0)
+        return cls(places.document, _spread(places.token, rows), _spread(keys, rows), places.head)
+
+    def of_tile(self, queries: slice, keys: slice) -> WeightPlaces:
+        """For some of the queries and keys."""
+        parts = ((self.document, queries), (self.token, queries), (self.key_token, keys))
+        return WeightPlaces(*(None if x is None else x[:, some].contiguous() for x, some in parts), self.head)
+
+
+EVERYWHERE = WeightPlaces(None, None, None, 0)
+
+
+def _spread(numbers: Tensor | None, rows: int) -> Tensor | None:
+    """The numbers of tokens for each row."""
+    return None if numbers is None else numbers.expand(rows, -1).contiguous()
 
 
 def _range(start: int, count: int, device: torch.device | str) -> Int[Tensor, " N"]:
@@ -145,7 +229,10 @@ def run(x: Tensor, added: Tensor | None, mask: DropoutMask, dtype: torch.dtype) 
     kernels, out = library("dropout"), torch.empty_like(x, dtype=dtype)
     assert kernels is not None
     rows, width = x.shape[0] if x.ndim > 2 else 1, x.shape[-1]
-    numbers = rows, x.numel() // (rows * width), width, mask.row, *words(mask.seed), mask.dropped
+    tokens = x.numel() // (rows * width)
+    document, token, channel, part = mask.of_numbers(rows, tokens)
+    where = channel, part, *(None if numbers is None else numbers.data_ptr() for numbers in (document, token))
+    numbers = rows, tokens, width, mask.row, *where, *words(mask.seed), mask.dropped
     sizes = DropoutSizes(*numbers, torch.get_num_threads())
     place, before = ctypes.c_void_p, None if added is None else added.data_ptr()
     narrow = x.dtype == torch.bfloat16, dtype == torch.bfloat16
@@ -154,16 +241,15 @@ def run(x: Tensor, added: Tensor | None, mask: DropoutMask, dtype: torch.dtype) 
 
 
 def kept(
-    shape: tuple[int, int, int, int], first: tuple[int, int, int], seed: int, dropped: int
+    shape: tuple[int, int, int, int], first: tuple[int, int, int], seed: int, dropped: int, of: WeightPlaces
 ) -> Bool[Tensor, "B H T S"]:
     """Which weights are kept, from a first row, query and key."""
     kernels, out = library("dropout"), torch.empty(shape, dtype=torch.bool, device="cpu")
     assert kernels is not None
-    buffers.check("dropout", out)
-    low, high = (ctypes.c_uint32(word) for word in words(seed))
-    numbers = (ctypes.c_long * 3)(*first), (ctypes.c_long * 4)(*shape)
-    place = ctypes.c_void_p(out.data_ptr())
-    kernels.qkv_kept(place, *numbers, low, high, ctypes.c_uint32(dropped), torch.get_num_threads())
+    buffers.check("dropout", out, *of[:3])
+    places = (None if x is None else x.data_ptr() for x in of[:3])
+    weights = KeptWeights(*shape, *first, of.head, *places, *words(seed), dropped, torch.get_num_threads())
+    kernels.qkv_kept(ctypes.c_void_p(out.data_ptr()), ctypes.byref(weights))
     return out
 
 

@@ -52,6 +52,7 @@ class BlockSparseSizes(Structure):
         *((name, Strides) for name in ("q", "k", "v")),
         ("strips", _LONG),
         ("row", _LONG),
+        ("head", _LONG),
         ("scale", _FLOAT),
         ("merges", _INT),
         ("threads", _INT),
@@ -60,17 +61,29 @@ class BlockSparseSizes(Structure):
 
 
 class BlockSparsePlan(Structure):
-    """Addresses of the tensors of a `BlockPlan`, of ALiBi's slopes, and of the number of keys in each row of the batch."""
+    """Addresses of the tensors of a `BlockPlan`, of ALiBi's slopes, of the number of keys in each row of the batch, and of
+    the places of tokens by which dropout chooses."""
 
     sources: ClassVar = {"block_sparse": "Plan"}
     tensors: ClassVar = ("number", "ends", "block", "table", "order", "limits", "spans", "places", "kv_places")
-    _fields_ = [(name, _PLACE) for name in (*tensors, "slopes", "lengths")]
+    _fields_ = [(name, _PLACE) for name in (*tensors, "slopes", "lengths", "document", "token", "key_token")]
 
 
 class DropoutSizes(Structure):
     sources: ClassVar = {"dropout": "Sizes"}
     _fields_ = [
-        *((name, _LONG) for name in ("rows", "tokens", "width", "row")),
+        *((name, _LONG) for name in ("rows", "tokens", "width", "row", "channel", "part")),
+        *((name, _PLACE) for name in ("document", "token")),
+        *((name, _WORD) for name in ("seed_low", "seed_high", "dropped")),
+        ("threads", _INT),
+    ]
+
+
+class KeptWeights(Structure):
+    sources: ClassVar = {"dropout": "Kept"}
+    _fields_ = [
+        *((name, _LONG) for name in ("batch", "heads", "queries", "keys", "row", "query", "key", "head")),
+        *((name, _PLACE) for name in ("document", "token", "key_token")),
         *((name, _WORD) for name in ("seed_low", "seed_high", "dropped")),
         ("threads", _INT),
     ]

@@ -7,14 +7,17 @@ namespace {
 
 using Words = uint32_t __attribute__((vector_size(64)));
 
-struct Key {
-    uint32_t low, high;
-};
-
 template <typename Word>
-inline void scramble(Key key, Word& a, Word& b) {
+struct KeyOf {
+    Word low, high;
+};
+using Key = KeyOf<uint32_t>;
+using Keys = KeyOf<Words>;  // one in each lane
+
+template <typename OfKey, typename Word>
+inline void scramble(KeyOf<OfKey> key, Word& a, Word& b) {
     constexpr int TURNS[] = {13, 15, 26, 6, 17, 29, 16, 24};
-    const uint32_t keys[] = {key.low, key.high, 0x1BD11BDAu ^ key.low ^ key.high};
+    const OfKey keys[] = {key.low, key.high, 0x1BD11BDAu ^ key.low ^ key.high};
     a += keys[0];
     b += keys[1];
 #pragma GCC unroll 5
@@ -36,6 +39,12 @@ inline Key derived(Key key, uint32_t a, uint32_t b) {
     return {a, b};
 }
 
+inline Keys derived(Key key, Words a, uint32_t b) {
+    Words second = b - Words{};
+    scramble(key, a, second);
+    return {a, second};
+}
+
 inline Words counted(uint32_t first) {
     Words lanes;
     for (uint32_t i = 0; i < 16; ++i) lanes[i] = first + i;
@@ -45,7 +54,8 @@ inline Words counted(uint32_t first) {
 // Four numbers of 16 bits in each lane.
 struct Draws {
     Words word[2];
-    Draws(Key key, Words a, Words b) {
+    template <typename OfKey>
+    Draws(KeyOf<OfKey> key, Words a, Words b) {
         scramble(key, a, b);
         word[0] = a;
         word[1] = b;

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from ....core.layout import Layout
 from ....core.spec import Cost, brief
-from ...layers.dropout import dropout
+from ...layers.dropout import dropout_of_vectors
 from ...layers.feedforward import ACTIVATIONS, Activation
 from ...layers.linear import Linear
 from ...layers.losses import LossSums, cross_entropy
@@ -84,7 +84,7 @@ class SequenceClassifierHead(HeadModule):
         return self.norm(x if self.dense is None or self.activation is None else self.activation(self.dense(x)))
 
     def forward(self, hidden: Float[Tensor, "B T M"], layout: Layout) -> Float[Tensor, "B labels"]:
-        x = dropout(self.pooled(hidden, layout), self.dropout, self.training)
+        x = dropout_of_vectors(self.pooled(hidden, layout), self.dropout, self.training)
         return x if self.out is None else self.out(x)
 
     def output_loss(

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from ....core.layout import Layout
 from ....core.spec import Cost
-from ...layers.dropout import dropout
+from ...layers.dropout import dropout_of_vectors
 from ...layers.linear import Linear
 from ...layers.losses import LossSums, at_least_fp32
 from ...layers.patches import Patches, patches_of
@@ -53,7 +53,7 @@ class ForecasterHead(ImageHead):
 
     def forward(self, hidden: Float[Tensor, "B T M"], layout: Layout) -> Float[Tensor, "B labels"]:
         x = hidden[:, patches_of(layout)].flatten(1)
-        return self.out(dropout(x, self.dropout, self.training))
+        return self.out(dropout_of_vectors(x, self.dropout, self.training))
 
     def output_loss(
         self,

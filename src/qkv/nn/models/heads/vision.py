@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from ....core.device import KeepsDtype
 from ....core.layout import Grid, Layout
 from ....core.spec import Cost
-from ...layers.dropout import dropout
+from ...layers.dropout import dropout_of_vectors
 from ...layers.embedding import Input
 from ...layers.linear import Linear
 from ...layers.losses import LossSums, at_least_fp32, cross_entropy
@@ -109,9 +109,9 @@ class ImageClassifierHead(ImageHead):
 
     def _scores(self, hidden: Tensor, layout: Layout) -> Float[Tensor, "B layers labels"]:
         x = self.norm(hidden[:, 0] if self.pool == "token" else hidden[:, patches_of(layout)].mean(1))
-        scores = [self.out(dropout(x, self.dropout, self.training))]
+        scores = [self.out(dropout_of_vectors(x, self.dropout, self.training))]
         if self.teacher is not None:
-            scores.append(self.teacher(dropout(hidden[:, 1], self.dropout, self.training)))
+            scores.append(self.teacher(dropout_of_vectors(hidden[:, 1], self.dropout, self.training)))
         return torch.stack(scores, 1)
 
 
