@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,8 +12,10 @@ from small import gradients, ids, model, packed, padded, same_gradients, spread
 from torch import Tensor
 
 from qkv.core.batch import IGNORE
+from qkv.nn.attention.attend import attend
 from qkv.nn.models.transformer import TransformerModel
 from qkv.nn.patterns.basic import Pattern, causal, full, window
+from qkv.nn.patterns.documents import TokenPlaces, placed, places_of
 
 LENGTHS, SOURCES = [9, 4, 7], [6, 11, 3]
 WIDE = {"d_head": 16}  # a width of heads that the C++ kernels serve
@@ -98,6 +101,22 @@ def test_packed_documents_drop_what_rows_drop(family: str, backend: str) -> None
     layout = together["target_layout" if own == "target" else "layout"]
     together["labels"] = torch.where(layout.valid, together[own], IGNORE)
     check_same(step(made(family, backend), apart), step(made(family, backend), together))
+
+
+@pytest.mark.parametrize("pattern", [causal(), full(), causal() & window(20)])
+def test_kernels_drop_the_same_weights_of_long_packed_rows(pattern: Pattern) -> None:
+    layout = packed([[70, 130], [9, 150]], 210)
+    inputs = [torch.randn(2, 210, 4, 16, generator=torch.Generator().manual_seed(i)) for i in range(4)]
+    results = []
+    for backend in ("reference", "auto", "tiled"):
+        q, k, v = (x.clone().requires_grad_() for x in inputs[:3])
+        torch.manual_seed(3)
+        with placed(replace(places_of(layout) or TokenPlaces(), head=3)):
+            out = attend(q, k, v, pattern=pattern, layout=layout, dropout=0.3, backend=backend)
+        results.append((out, *torch.autograd.grad(out, (q, k, v), inputs[3])))
+    for found in results[1:]:
+        for one, other in zip(found, results[0], strict=True):
+            torch.testing.assert_close(one, other, rtol=2e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -47,7 +47,8 @@ class Batch:
     targets:  what an objective wants besides, by name: whether two sentences follow one another, the boxes in a picture.
     idle:     the batch had too few rows for all ranks, and this rank has none of them. It computes another rank's rows
               to take part in the communication of the step, and its loss is multiplied by 0.
-    first_row: the number of the first row in the batch of all ranks.
+    first_row: the number of the first row, or of the first document of packed rows, in the batch of all ranks.
+    seed:     of what the model draws for the batch in a step; None if it draws from the default generator.
     """
 
     inputs: dict[str, Any]
@@ -60,6 +61,7 @@ class Batch:
     targets: dict[str, Any] = field(default_factory=dict)
     idle: bool = False
     first_row: int = 0
+    seed: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.inputs, dict) or not isinstance(self.counts, dict):

@@ -104,13 +104,15 @@ class BatchSplit:
 
     peers: ranks that compute the same layers. rows: peers that have different rows of the batch.
     idle:  this rank has no rows, and computes another rank's for nothing.
-    first_row: the number of this rank's first row in the batch.
+    first_row: the number of this rank's first row in the batch, or of its first document if rows are packed.
+    seed: of what the layers draw for the batch, the same on all ranks; None if they draw from the default generator.
     """
 
     peers: Ranks = ALONE
     rows: Ranks = ALONE
     idle: bool = False
     first_row: int = 0
+    seed: int | None = None
 
 
 _current = BatchSplit()
@@ -138,12 +140,32 @@ def first_row() -> int:
     return _current.first_row
 
 
+def draws_alike() -> bool:
+    """Whether all ranks draw the same numbers for the current batch, by the places of what they compute."""
+    return not torch.compiler.is_compiling() and _current.seed is not None
+
+
+class LayerDraws:
+    """Seeds the default generator before each of the layers of a stack, and after them. So it doesn't matter which of the
+    layers this rank of a pipeline has. Does nothing outside of training steps.
+    """
+
+    def __init__(self) -> None:
+        self.seed = int(torch.randint(1 << 62, (), device="cpu")) if draws_alike() else None
+
+    def begin(self, layer: int) -> None:
+        if self.seed is not None:
+            torch.default_generator.manual_seed(self.seed + layer)
+
+
 @contextmanager
 def splitting(split: BatchSplit) -> Iterator[None]:
-    """Inside the block, a batch is split among ranks. This holds for the whole process, since a backward pass may run in
-    other threads; so two threads must not be in such a block at once."""
+    """Inside the block, a batch is split among ranks, and the default generator begins with its seed. This holds for the
+    whole process, since a backward pass may run in other threads; so two threads must not be in such a block at once."""
     global _current
     before, _current = _current, split
+    if split.seed is not None:
+        torch.default_generator.manual_seed(split.seed)
     try:
         yield
     finally:
@@ -188,7 +210,7 @@ class TokenSplit(Protocol):
         ...
 
     def own_randomness(self) -> AbstractContextManager[None]:
-        """Inside the block, ranks draw different random numbers."""
+        """Inside the block, dropout of different tokens is independent, though ranks draw alike outside of it."""
         ...
 
     def share(self, run: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -96,13 +96,28 @@ class Stepper:
         if isinstance(counted, tuple) and not counted[0]:
             nothing = torch.zeros((), device=self.device)
             return StepResult(counted, nothing, nothing, nothing, {})
-        loss, values = self._backward(self._with_pairs(batches), totals)
+        with self._seeded(batches) as seeded:
+            loss, values = self._backward(self._with_pairs(seeded), totals)
         clips = self.training.clip_norm, self.training.clip_value
         empty = counted[0] == 0 if isinstance(counted, Tensor) else None
         done = update(self.optimizer, loss, self.mixed, self.strategy, *clips, empty=empty)
         for module in self.balanced:
             module.rebalance(empty)
         return StepResult(counted, loss, done.grad_norm, done.bad, values)
+
+    @contextmanager
+    def _seeded(self, batches: list[Batch]) -> Iterator[list[Batch]]:
+        """The batches with seeds of what is drawn for them. Afterwards the default generator continues after these seeds.
+        Graphs, and devices other than CPUs, draw by themselves."""
+        if not self.draws_alike:
+            yield batches
+            return
+        seeds = torch.randint(1 << 62, (len(batches),), device="cpu").tolist()
+        state = torch.get_rng_state()
+        try:
+            yield [replace(batch, seed=seed) for batch, seed in zip(batches, seeds, strict=True)]
+        finally:
+            torch.set_rng_state(state)
 
     def rehearse(self, batch: Batch) -> None:
         """Run forward and backward over a batch as a step does, and leave no trace: for timing, on one rank."""
@@ -203,7 +218,7 @@ class Stepper:
         return loss, dict(zip(self.names, values, strict=True))
 
     def _splitting(self, batch: Batch) -> AbstractContextManager[None]:
-        return splitting(BatchSplit(self.strategy.peers, self.strategy.rows, batch.idle, batch.first_row))
+        return splitting(BatchSplit(self.strategy.peers, self.strategy.rows, batch.idle, batch.first_row, batch.seed))
 
     def _loss(self, batch: Batch, counts: dict[str, int], totals: Totals) -> tuple[Tensor, dict[str, Tensor]]:
         """A batch's share of the loss, and of the reported values of the terms."""

@@ -10,7 +10,8 @@ from torch import Tensor
 from torch._subclasses import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
 
-from qkv.nn.layers.dropout import dropout
+from qkv.core.ranks import BatchSplit, splitting
+from qkv.nn.layers.dropout import dropout, dropout_of_vectors
 
 
 @given(st.floats(0.01, 0.95), st.integers(0, 5))
@@ -104,6 +105,16 @@ def test_tensors_without_contents_allocate_what_others_do() -> None:
         out = dropout(x, 0.3, added=y)
         (grad,) = torch.autograd.grad(out.sum(), x)
     assert out.shape == grad.shape == (3, 5, 64) and "native_dropout" not in str(out.grad_fn)
+
+
+def test_a_rank_drops_of_its_vectors_what_one_rank_drops() -> None:
+    x = torch.randn(5, 40)
+    torch.manual_seed(4)
+    whole = dropout_of_vectors(x, 0.5)
+    torch.manual_seed(4)
+    with splitting(BatchSplit(first_row=2)):
+        part = dropout_of_vectors(x[2:], 0.5)
+    assert torch.equal(part, whole[2:]) and not torch.equal(whole[0] == 0, whole[1] == 0)
 
 
 def test_an_empty_tensor_keeps_its_shape() -> None:

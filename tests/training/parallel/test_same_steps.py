@@ -36,6 +36,26 @@ def test_ranks_with_other_rows_drop_what_one_rank_drops(two, family, stage):
     assert abs(one.losses[0] - alone(family).losses[0]) > 1e-3, "dropout left no trace"
 
 
+DIVIDED = {name: STAGES[name] for name in ("tensor", "ring", "all-to-all", "all-gather")}
+LAYERS = ("model.n_layers=4", "training.accumulate=2")
+
+
+@pytest.mark.parametrize(("family", "stage"), diagonals(DROPPING, DIVIDED, every=6))
+def test_ranks_with_other_tokens_and_heads_drop_what_one_rank_drops(two, family, stage):
+    settings = ("model.dropout=0.2",)
+    compare(two.run(take_steps, family, DIVIDED[stage], settings), alone(family, settings))
+
+
+@pytest.mark.parametrize(
+    ("family", "schedule"),
+    diagonals([name for name in DROPPING if name != "contrastive"], ["1f1b", "interleaved-1f1b", "zb-h1"], every=5),
+)
+def test_stages_drop_what_one_rank_drops(two, family, schedule):
+    settings = ("model.dropout=0.2", *LAYERS)
+    scale = {"pipeline": 2, "pipeline_schedule": schedule}
+    compare(two.run(take_steps, family, scale, settings), alone(family, settings))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", ["replicas", "zero 1", "zero 3", "tensor", "ring", "all-to-all"])
 def test_compiled_on_two_ranks(two, stage):

@@ -267,7 +267,10 @@ class Pools:
         cuts = []
         for a, b in pairwise(edges):
             share = share_of(self.shard, rows.inputs.lengths[a:b], rows.source_lengths[a:b])
-            cuts.append(_own(share, _collate(rows.take(np.arange(a + share.start, a + share.stop)), pad)))
+            cut = _own(share, _collate(rows.take(np.arange(a + share.start, a + share.stop)), pad))
+            if rows.documents:
+                cut = replace(cut, first_row=sum(map(len, rows.documents[a : a + share.start])))
+            cuts.append(cut)
         if random is not None:
             random.shuffle(cuts)
         return cuts

@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ...core.extras import Extras, Record, Reporter
 from ...core.layout import Layout
-from ...core.ranks import BeginSplit, StackPart, TokenSplit
+from ...core.ranks import BeginSplit, LayerDraws, StackPart, TokenSplit
 from ...core.spec import Cost, Spec, brief
 from ..attention.mixer import Mixer, Pass
 from ..attention.multi_head import Attention, MultiHeadAttention
@@ -367,8 +367,9 @@ class StackModule(nn.Module):
         over."""
         split, part = self.begin_split(layout) if self.begin_split is not None else split, self.part
         runs = self._passes(layout, memory, memory_layout, extras, split)
-        count = len(runs) if layers is None else layers
+        count, draws = len(runs) if layers is None else layers, LayerDraws()
         if part is not None and part.is_earlier:
+            draws.begin(len(runs))
             return part.output(extras)
         if part is not None and part.is_later:
             part.hand_over([memory], extras)
@@ -393,6 +394,7 @@ class StackModule(nn.Module):
                 x = reversible(self.layers, x, runs)
             else:
                 for i in range(count) if part is None else part.layers:
+                    draws.begin(i)
                     x = x if i == 0 or not len(self.between) else self._with_positions(x, layout, i, split)
                     block = self.blocks[self.block_of[i]]
                     if cache is not None:
@@ -404,6 +406,7 @@ class StackModule(nn.Module):
                     x = x + deep[i] if i < len(deep) else x
                     if after is not None and i in after:
                         after[i] = x
+        draws.begin(len(runs))
         if part is not None and not part.ends:
             part.hand_over([x, memory], extras)
         x = self.norm(self.placement.leave(x) if self.placement.streams > 1 else x)

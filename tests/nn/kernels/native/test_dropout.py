@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
 
+from qkv.core.layout import Layout
 from qkv.core.ranks import BatchSplit, splitting
 from qkv.nn.kernels.native import dropout as native
-from qkv.nn.kernels.native.dropout import DropoutMask, levels, threefry
+from qkv.nn.kernels.native.dropout import DropoutMask, WeightPlaces, levels, threefry
+from qkv.nn.patterns.documents import TokenPlaces, placed, places_of
 
 MASK = DropoutMask(1_234_567_890_123_456_789, levels(0.1))
 
@@ -67,6 +71,51 @@ def test_cpp_zeroes_what_the_mask_says(shape: tuple[int, ...], dtypes: tuple[str
         out = native.run(x, more, MASK, dtype)
         assert out.dtype == dtype
         torch.testing.assert_close(out.double(), dropped if more is None else dropped + more.double(), **tolerance)
+
+
+PACKED = Layout.packed([[70, 130], [9, 150]], 210)
+
+
+def test_cpp_and_pytorch_keep_the_same_weights_of_packed_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not native.ready():
+        pytest.skip("there is no C++ compiler")
+    places = places_of(PACKED)
+    assert places is not None
+    of = WeightPlaces.of(replace(places, head=2), places.token, 2, 210)
+    fast = MASK.weights((2, 3, 210, 210), of=of)
+    tile = MASK.weights((2, 3, 30, 45), of=of.of_tile(slice(60, 90), slice(50, 95)))
+    assert torch.equal(tile, fast[:, :, 60:90, 50:95])
+    assert torch.equal(fast, MASK.weights((2, 3, 210, 210), of=WeightPlaces.parted(of.joined(210, 210, 2), 210, 2)))
+    monkeypatch.setattr(native, "ready", lambda: False)
+    assert torch.equal(fast, MASK.weights((2, 3, 210, 210), of=of))
+    alone = MASK.weights((3, 5, 150, 150))  # documents 0, 1 and 2 as rows
+    assert torch.equal(fast[0, :, 70:200, 70:200], alone[1, 2:, :130, :130])
+    assert torch.equal(fast[1, :, :9, :9], alone[2, 2:, :9, :9])
+
+
+@pytest.mark.parametrize("channel", [0, 64, 40])
+def test_channels_and_tokens_of_a_part_have_the_mask_of_the_whole(channel: int) -> None:
+    whole = MASK.numbers(torch.Size((4, 150, 300)), "cpu")
+    places = places_of(PACKED)
+    assert places is not None
+    with placed(replace(places, channel=channel)):
+        own = DropoutMask(MASK.seed, MASK.dropped)
+    found = own.numbers(torch.Size((2, 210, 100)), "cpu")
+    channels = slice(channel, channel + 100)
+    assert torch.equal(found[0, :70], whole[0, :70, channels]) and torch.equal(
+        found[0, 70:200], whole[1, :130, channels]
+    )
+    assert torch.equal(found[1, 9:159], whole[3, :150, channels])
+    if native.ready() and own.whole_chunks:
+        x = torch.randn(2, 210, 100)
+        torch.testing.assert_close(native.run(x, None, own, torch.float32), torch.where(found, x * own.grown, 0.0))
+
+
+def test_tokens_in_another_order_are_dropped_otherwise_on_each_part() -> None:
+    shape, numbered = torch.Size((50, 64)), torch.arange(7)[None]
+    parts = [TokenPlaces(token=numbered, part=part) for part in (0, 1)]
+    masks = [DropoutMask(MASK.seed, levels(0.5), places=places).numbers(shape, "cpu") for places in parts]
+    assert 0.4 < (masks[0] == masks[1]).float().mean() < 0.6
 
 
 def test_nan_and_infinity_stay_in_bf16() -> None:

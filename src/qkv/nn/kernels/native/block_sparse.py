@@ -62,8 +62,8 @@ class BlockSparseOptions(NamedTuple):
 
     def of_row(self, b: int) -> BlockSparseOptions:
         """The options for row b of the batch alone."""
-        places = (None if x is None else x[b : b + 1] for x in self.of[:3])
-        return self._replace(row=self.row + b, of=WeightPlaces(*places, self.of.head))
+        document, token, key_token = (None if x is None else x[b : b + 1] for x in self.of[:3])
+        return self._replace(row=self.row + b, of=WeightPlaces(document, token, key_token, self.of.head))
 
 
 def sizes_of(q: Tensor, k: Tensor, v: Tensor, *more: Tensor) -> list[int | Strides]:

@@ -155,8 +155,8 @@ class WeightPlaces(NamedTuple):
         """The inverse of `joined`."""
         if joined is None:
             return cls(None, None, None, head)
-        parts = joined.split([queries, queries, joined.shape[1] - 2 * queries], 1)
-        return cls(*(part.contiguous() for part in parts), head)
+        document, token, key_token = joined.split([queries, queries, joined.shape[1] - 2 * queries], 1)
+        return cls(document.contiguous(), token.contiguous(), key_token.contiguous(), head)
 
     @classmethod
     def of(cls, places: TokenPlaces | None, keys: Tensor | None, rows: int, queries: int) -> WeightPlaces:
@@ -167,8 +167,11 @@ class WeightPlaces(NamedTuple):
 
     def of_tile(self, queries: slice, keys: slice) -> WeightPlaces:
         """For some of the queries and keys."""
-        parts = ((self.document, queries), (self.token, queries), (self.key_token, keys))
-        return WeightPlaces(*(None if x is None else x[:, some].contiguous() for x, some in parts), self.head)
+        document, token, key_token = (
+            None if x is None else x[:, some].contiguous()
+            for x, some in ((self.document, queries), (self.token, queries), (self.key_token, keys))
+        )
+        return WeightPlaces(document, token, key_token, self.head)
 
 
 EVERYWHERE = WeightPlaces(None, None, None, 0)

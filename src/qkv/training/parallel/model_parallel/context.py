@@ -9,6 +9,7 @@ all-gather:  every rank gathers the keys and values of all (Dubey et al. 2024, Â
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from ....core.layout import Layout
 from ....nn.attention.attend import attend
 from ....nn.attention.ring import Parcel, RingProblem, attend_shards
 from ....nn.cost.plan.rules import ContextAttention
+from ....nn.patterns.documents import TokenPlaces, current_places, places_of, placing
 from ....nn.positions.base import Bias
 from .. import collectives
 from ..world import World
@@ -130,4 +132,11 @@ def _all_to_all(axis: TokenAxis, q: Tensor, k: Tensor, v: Tensor, options: dict[
         return torch.cat(collectives.exchange(parts, ranks, [1] * p, [1] * p).unbind(), 2)
 
     whole = axis.whole
-    return to_tokens(attend(to_heads(q), to_heads(k), to_heads(v), layout=whole, kv_layout=whole, **options))
+    with placing(_of_heads(whole, ranks.rank * q.shape[2] // p) if options.get("dropout") else None):
+        return to_tokens(attend(to_heads(q), to_heads(k), to_heads(v), layout=whole, kv_layout=whole, **options))
+
+
+def _of_heads(whole: Layout, first: int) -> TokenPlaces | None:
+    """The places of all tokens, and of heads from one on of those that a rank had."""
+    before = current_places()
+    return None if before is None else replace(places_of(whole) or TokenPlaces(), head=before.head + first)

@@ -8,7 +8,6 @@ from functools import partial
 from torch import nn
 
 from ....nn.cost.plan.rules import ContextAttention, check_media, check_tokens
-from ....nn.layers.linear import Linear
 from ....nn.models.block import BlockModule
 from ....nn.models.joint import JointEmbedding
 from ....nn.models.stack import StackModule
@@ -18,7 +17,7 @@ from .division import Division
 from .experts import divide_experts
 from .stages import divide_layers
 from .tensor import divide_model
-from .tokens import DividedTokens
+from .tokens import DividedSublayer, DividedTokens
 
 
 def divided(model: nn.Module, mesh: Mesh, scale: Scale) -> Division:
@@ -31,7 +30,7 @@ def divided(model: nn.Module, mesh: Mesh, scale: Scale) -> Division:
     division = Division(model, mesh)
     if mesh.size("expert") > 1:
         divide_experts(model, mesh, division)
-    last: Mapping[nn.Module, Linear] = {}
+    last: Mapping[nn.Module, DividedSublayer] = {}
     if mesh.size("tensor") > 1:
         last = divide_model(model, mesh, division)
     if mesh.size("tensor", "context") > 1:
@@ -42,7 +41,11 @@ def divided(model: nn.Module, mesh: Mesh, scale: Scale) -> Division:
 
 
 def _divide_tokens(
-    model: nn.Module, mesh: Mesh, division: Division, method: ContextAttention, last: Mapping[nn.Module, Linear]
+    model: nn.Module,
+    mesh: Mesh,
+    division: Division,
+    method: ContextAttention,
+    last: Mapping[nn.Module, DividedSublayer],
 ) -> None:
     stacks = [module for module in model.modules() if isinstance(module, StackModule)]
     drops = any(isinstance(module, BlockModule) and module.drop_path for module in model.modules())

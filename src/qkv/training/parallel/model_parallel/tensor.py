@@ -30,6 +30,7 @@ from .. import collectives
 from ..mesh import Mesh
 from ..world import World
 from .division import Division, ParameterSlice
+from .tokens import DividedSublayer
 from .vocabulary import Vocabulary
 
 
@@ -64,12 +65,12 @@ PLAN: Mapping[type[nn.Module], Mapping[str, TensorDivision]] = {
 }
 
 
-def divide_model(model: nn.Module, mesh: Mesh, division: Division) -> dict[nn.Module, Linear]:
-    """Divide the model over the axis "tensor". Returns the divided sublayers, with the last layer of each.
+def divide_model(model: nn.Module, mesh: Mesh, division: Division) -> dict[nn.Module, DividedSublayer]:
+    """Divide the model over the axis "tensor". Returns the divided sublayers.
 
     Raises ValueError if the heads of a layer can't be divided, with the numbers of ranks that can.
     """
-    divided: dict[nn.Module, Linear] = {}
+    divided: dict[nn.Module, DividedSublayer] = {}
     # Each rank has tokens of its own in a mixture, so a shared layer beside the experts stays whole.
     beside_experts = {part for mixture in model.modules() if isinstance(mixture, Mixture) for part in mixture.modules()}
     for name, module in model.named_modules():
@@ -78,10 +79,12 @@ def divide_model(model: nn.Module, mesh: Mesh, division: Division) -> dict[nn.Mo
         if type(module) is MultiHeadAttention and _plain_attention(module):
             check_heads(mesh.size("tensor"), module.n_heads, module.n_kv_heads, name)
             _divide_heads(module, mesh, division)
-            divided[module] = _summand(module.out, division)
+            divided[module] = DividedSublayer(_summand(module.out, division), mesh.index("tensor") * module.n_heads)
         elif type(module) is FeedForwardNet and _linear(module, "gate", "up", "down"):
+            last = _summand(module.down, division)
+            first = ParameterSlice.of(mesh, "tensor", 1, last.weight.shape[1]).start
             _place(module, mesh, division)
-            divided[module] = _summand(module.down, division)
+            divided[module] = DividedSublayer(last, first)
     _divide_vocabulary(model, mesh, division)
     return divided
 
