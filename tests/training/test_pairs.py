@@ -9,7 +9,7 @@ import torch
 
 from qkv.core.batch import Batch
 from qkv.core.layout import Layout
-from qkv.core.ranks import ALONE
+from qkv.core.ranks import ALONE, BatchSplit, splitting
 from qkv.data.task import Task
 from qkv.io.families.clip import clip
 from qkv.nn.models.build import build
@@ -58,7 +58,7 @@ def test_accumulated_batches_of_unequal_sizes_equal_one_large_batch(kind: str) -
     assert kind == "clip" or wanted["logit_bias"].abs() > 1e-3
 
 
-def test_both_passes_drop_the_same_and_leave_the_generator_as_one_pass_does() -> None:
+def test_both_passes_drop_the_same_and_leave_the_generator_after_the_seeds_of_batches() -> None:
     objective = Objective.from_dict({"kind": "clip"})
     _, gradients = step(objective, [4, 5], dropout=0.3)
     after = torch.rand(1)
@@ -67,7 +67,10 @@ def test_both_passes_drop_the_same_and_leave_the_generator_as_one_pass_does() ->
     torch.manual_seed(0)
     pixels, ids = torch.randn(9, 3, 8, 8, dtype=torch.float64), torch.randint(20, (9, 7))
     torch.manual_seed(1)
-    outputs = [model(**batch_of(pixels[part], ids[part]).inputs) for part in (slice(0, 4), slice(4, 9))]
+    seeds, unused, outputs = torch.randint(1 << 62, (2,)).tolist(), torch.rand(1), []
+    for part, seed in zip((slice(0, 4), slice(4, 9)), seeds, strict=True):
+        with splitting(BatchSplit(seed=seed)):
+            outputs.append(model(**batch_of(pixels[part], ids[part]).inputs))
     u, v = (torch.cat([getattr(out, side) for out in outputs]) for side in ("image", "text"))
     scores = outputs[0].scale * u @ v.mT
     labels = torch.arange(9)
@@ -78,4 +81,4 @@ def test_both_passes_drop_the_same_and_leave_the_generator_as_one_pass_does() ->
     for name, parameter in model.named_parameters():
         wanted = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
         torch.testing.assert_close(gradients[name], wanted, rtol=1e-9, atol=1e-13, msg=name)
-    assert torch.equal(after, torch.rand(1))
+    assert torch.equal(after, unused)
