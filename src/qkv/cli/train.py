@@ -6,6 +6,7 @@ import os
 import shlex
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -169,6 +170,19 @@ def _train(
 ) -> int:
     if resume and overwrite:
         raise ValueError("--resume continues a run and --overwrite replaces it; give one of them")
+    from ..data import ahead
+
+    if not (resume or _is_rank()):
+        _draw_ahead(recipe, settings)
+    try:
+        return _trained(recipe, settings, out, resume, overwrite, device, verbose)
+    finally:
+        ahead.end()
+
+
+def _trained(
+    recipe: str, settings: list[str], out: Path | None, resume: bool, overwrite: bool, device: str, verbose: bool
+) -> int:
     from ..runs.compare.comparison import Comparison
     from ..runs.recipes.recipe import Recipe
     from ..runs.train.train import train
@@ -199,6 +213,24 @@ def _train(
     if _is_rank() and os.environ.get("RANK") != "0":
         return 0 if result.evaluation is not None else INTERRUPTED
     return _end_run(result)
+
+
+def _draw_ahead(recipe: str, settings: Sequence[str]) -> None:
+    """Start to draw the texts for the tokenizer of a recipe that comes with qkv, before PyTorch is imported."""
+    from ..runs.recipes.packaged import packaged
+
+    if recipe not in packaged():
+        return
+    from ..core import yamls
+    from ..data import ahead
+    from ..data.source import Source
+    from ..runs.recipes import overrides
+
+    with warnings.catch_warnings(), suppress(ValueError, OSError):  # which `Recipe.load` will say
+        warnings.simplefilter("ignore")
+        tree = overrides.apply(yamls.load(packaged()[recipe], name=recipe), settings)
+        if isinstance(tree.get("data"), dict):
+            ahead.begin(Source.from_dict(tree["data"]))
 
 
 def _say_threads(record: Mapping[str, Any]) -> None:

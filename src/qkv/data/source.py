@@ -147,10 +147,12 @@ class Source(Spec, role="source"):
 
     path_fields: the settings that name files or folders. In a recipe file they are relative to that file.
     on_hub:      whether these may also name a dataset on the Hub.
+    takes_time:  whether reading all texts takes seconds of computing, so another process may begin with it (`data.ahead`).
     """
 
     path_fields: ClassVar[tuple[str, ...]] = ("path", "validation_path", "test_path")
     on_hub: ClassVar[bool] = False
+    takes_time: ClassVar[bool] = False
 
     @field_validator("*", mode="before")
     @classmethod

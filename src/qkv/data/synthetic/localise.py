@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
@@ -39,6 +39,8 @@ class Localise(Source, kind="localise"):
         names:     "common" territories, languages and currencies, or "all" in CLDR.
         seed:      selects the validation and test phrases; training draws with the seed of the run.
     """
+
+    takes_time: ClassVar[bool] = True
 
     languages: tuple[str, ...] = Field(default=("de", "fr", "ja"), min_length=1)
     domains: tuple[str, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...data.ahead import training_texts
 from ...data.source import Split
 from ...data.tokenizers.tokenizer import Tokenizer, train
 from ...data.tokenizers.training.spec import TokenizerSpec
@@ -51,5 +52,5 @@ def texts_of(recipe: Recipe, split: Split) -> Iterator[str]:
     """All texts of a split that the tokenizer reads."""
     task = recipe.task
     if task is None:
-        return recipe.data.texts(split)
+        return training_texts(recipe.data) if split == "train" else recipe.data.texts(split)
     return (text for one in recipe.data.examples(split, shuffle=False) for text in task.texts(one))
