@@ -49,7 +49,7 @@ class FullRows(PlainStep):
 
     def __init__(self, shape: dict[str, int], precision: str, compiled: bool = False) -> None:
         sizes = PairShape(**shape)
-        super().__init__(build(sizes), precision, compiled)
+        super().__init__(build(sizes, sizes.dropout), precision, compiled)
         self.source, target = sizes.random_ids()
         self.inputs, self.labels = target[:, :-1].contiguous(), target[:, 1:].contiguous()
 

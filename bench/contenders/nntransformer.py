@@ -26,12 +26,14 @@ class Translator(nn.Module):
         nn.init.normal_(self.tokens.weight, std=1 / self.scale)
         self.register_buffer("positions", sinusoids(max(shape.source, shape.target), shape.d_model))
         self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(shape.target))
+        counts, dropout = (shape.n_layers, shape.n_layers), shape.dropout  # of weights and feed-forward layers too
         self.layers = nn.Transformer(
-            shape.d_model, shape.n_heads, shape.n_layers, shape.n_layers, shape.d_ff, dropout=0.0, batch_first=True
+            shape.d_model, shape.n_heads, *counts, shape.d_ff, dropout=dropout, batch_first=True
         )
+        self.dropout = nn.Dropout(dropout)
 
     def embedded(self, ids: Tensor) -> Tensor:
-        return self.tokens(ids) * self.scale + self.positions[: ids.shape[1]]
+        return self.dropout(self.tokens(ids) * self.scale + self.positions[: ids.shape[1]])
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         hidden = self.layers(self.embedded(source), self.embedded(target), tgt_mask=self.mask, tgt_is_causal=True)

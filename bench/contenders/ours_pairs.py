@@ -26,7 +26,7 @@ from .plain import BETAS, CLIP, DECAY, EPS, LR, facts
 
 
 def spec(shape: PairShape) -> qkv.Transformer:
-    return qkv.preset("transformer", vocab_size=shape.vocab_size, dropout=0.0, **sizes(shape))
+    return qkv.preset("transformer", vocab_size=shape.vocab_size, dropout=shape.dropout, **sizes(shape))
 
 
 def sizes(shape: PairShape) -> dict[str, int | str]:

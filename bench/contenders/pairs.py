@@ -20,6 +20,7 @@ class PairShape:
     batch: int
     source: int
     target: int
+    dropout: float = 0.0  # of residual streams and embeddings
 
     def random_ids(self) -> tuple[Tensor, Tensor]:
         """(batch, source), and (batch, target + 1): inputs are its first `target` columns, labels its last."""

@@ -1,6 +1,8 @@
-"""One training step of a decoder-only model with dropout beside one without, of qkv and of transformers."""
+"""One training step with dropout beside one without: a decoder-only model, and an encoder–decoder on full rows."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from ..contenders import shapes
 from ..lockstep import Case, Contender
@@ -9,32 +11,51 @@ from . import steps
 from .steps import OURS
 from .table import Table, errors, markdown, number, spread, verdict
 
-WHO: steps.Who = {
+DECODER: steps.Who = {
     OURS: ("bench.contenders.ours:TrainingStep", "qkv"),
     "Hugging Face GPT-2": ("bench.contenders.huggingface:TrainingStep", "qkv"),  # which has transformers for its tests
 }
-RATE = 0.1  # of weights, residual streams and embeddings, as in GPT-2
+PAIRS: steps.Who = {
+    OURS: ("bench.contenders.ours_pairs:FullRows", "qkv"),
+    "Hugging Face Marian": ("bench.contenders.marian:FullRows", "qkv"),
+    "nn.Transformer": ("bench.contenders.nntransformer:FullRows", "qkv"),
+}
+RATE = 0.1  # of weights, residual streams and embeddings, as in GPT-2; of the last two, as in Vaswani et al. 2017
 MOST = 1.1  # of a step without dropout
 
 
 def cases(quick: bool) -> list[Case]:
-    shape = shapes.tiny() if quick else shapes.training(8192)
-    made = []
-    for precision in steps.PRECISIONS:
-        contenders = tuple(
-            Contender(
-                _name(who, rate),
-                what,
-                {"shape": {**shape, "dropout": rate}, "precision": precision},
-                environment,
-                keep_pages=who == OURS,
-            )
-            for who, (what, environment) in WHO.items()
-            for rate in (0.0, RATE)
+    decoder = shapes.tiny() if quick else shapes.training(8192)
+    pairs = shapes.tiny_pairs() if quick else shapes.pairs()
+    tokens = decoder["batch"] * decoder["context"], pairs["batch"] * (pairs["source"] + pairs["target"])
+    return [
+        _case(who, shape, precision, {"tokens": n, **named})
+        for who, shape, n, named in (
+            (DECODER, decoder, tokens[0], {}),
+            (PAIRS, pairs, tokens[1], {"model": "encoder–decoder"}),
         )
-        key = {"precision": precision, "shape": shape, "tokens": shape["batch"] * shape["context"]}
-        made.append(Case(key, contenders, fresh=True, profiled=(), vocab_size=shape["vocab_size"]))
-    return made
+        for precision in steps.PRECISIONS
+    ]
+
+
+def _case(who: steps.Who, shape: shapes.Shape, precision: str, about: dict[str, Any]) -> Case:
+    contenders = tuple(
+        Contender(
+            _name(name, rate),
+            what,
+            {"shape": {**shape, "dropout": rate}, "precision": precision},
+            environment,
+            keep_pages=name == OURS,
+        )
+        for name, (what, environment) in who.items()
+        for rate in (0.0, RATE)
+    )
+    key = {"precision": precision, "shape": shape, **about}
+    return Case(key, contenders, fresh=True, profiled=(), vocab_size=shape["vocab_size"])
+
+
+def _title(record: Record) -> str:
+    return ", ".join([*([record.key["model"]] if "model" in record.key else []), record.key["precision"]])
 
 
 def _name(who: str, rate: float) -> str:
@@ -44,10 +65,7 @@ def _name(who: str, rate: float) -> str:
 def render(result: Result) -> str:
     records = [Record(case) for case in result.cases]
     header = ["tokens/s", "ms a step", "peak MiB", "time ÷ its own without dropout", "time ÷ qkv's"]
-    tables = [
-        markdown([record.key["precision"], *header], [_row(record, name) for name in record.names])
-        for record in records
-    ]
+    tables = [markdown([_title(record), *header], [_row(record, name) for name in record.names]) for record in records]
     return "\n\n".join([*tables, "\n".join([*_verdicts(records), *errors(result)])])
 
 
@@ -63,7 +81,7 @@ def _verdicts(records: list[Record]) -> list[str]:
     dropped = _name(OURS, RATE)
     return [
         verdict(
-            f"a step with dropout {RATE:g} by one without, {record.key['precision']}",
+            f"a step with dropout {RATE:g} by one without, {_title(record)}",
             record.median(dropped) / record.median(OURS),
             MOST,
             "×",
