@@ -19,10 +19,10 @@ from .source import Source
 
 _TEXTS = 1000  # in a line
 _WAIT = 0.005  # seconds between two looks at a file that grows
-_started: list[Drawing] = []
+_started: list[TextDrawing] = []
 
 
-class Drawing:
+class TextDrawing:
     """A process that draws the training texts of a source into a file without a name."""
 
     def __init__(self, source: Source) -> None:
@@ -70,7 +70,7 @@ def begin(source: Source) -> None:
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     if source.takes_time and processors > 1 and hasattr(os, "pread"):
         with suppress(OSError):  # without a second process or room for a file, they are drawn here
-            _started.append(Drawing(source))
+            _started.append(TextDrawing(source))
 
 
 def training_texts(source: Source) -> Iterator[str]:

@@ -26,7 +26,7 @@ from ..kv_cache.kinds import CacheKind
 from ..layers.embedding import Embedding, Input, InputModule, through_wrapper
 from ..layers.norm import NoNorm, Norm
 from ..layers.patches import GridEmbedding, GridPosition
-from ..patterns.documents import current_places, placed, places_of, placing
+from ..patterns.documents import current_places, places_of, placing
 from ..positions.absolute import NoPosition
 from ..positions.base import Position, PositionModule, Widths
 from .block import Block, BlockModule
@@ -299,7 +299,7 @@ def _checkpointed(block: BlockModule, x: Tensor, run: Pass) -> Tensor:
 
     def once(x: Tensor) -> tuple[Tensor, list[Record]]:
         fresh = run.afresh()
-        with placed(places):
+        with placing(places):
             out = block(x, fresh)  # first, as it fills `extras`
         return out, [] if fresh.extras is None else [tuple(record) for _, record in fresh.extras.records]
 

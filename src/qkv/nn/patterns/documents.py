@@ -66,7 +66,11 @@ class TokenPlaces:
 
 
 _current: ContextVar[TokenPlaces | None] = ContextVar("places", default=None)
-current_places = _current.get
+
+
+def current_places() -> TokenPlaces | None:
+    """The places that `placed` has set; None in compiled graphs."""
+    return None if torch.compiler.is_compiling() else _current.get()
 
 
 @contextmanager
