@@ -106,7 +106,7 @@ def _cepstra(wave: Any, rate: int) -> Any:
     import torch
     from scipy.fft import dct
 
-    from qkv.data.media.audio import log_mel
+    from qkv.data.media.mel_spectrogram import log_mel
 
     wave = np.pad(wave, (0, max(360 - len(wave), 0)))
     mels = log_mel(torch.from_numpy(wave)[None], rate, n_mels=_BANDS, n_fft=200, hop=120)[0].numpy()

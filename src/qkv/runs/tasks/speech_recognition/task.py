@@ -68,6 +68,8 @@ class SpeechRecognition(Task):
     scaling:     "data" normalizes spectrograms by the training sounds, "sound" each band of a sound by its own mean and
                  deviation (cepstral mean and variance normalization, Viikki & Laurila 1998), so microphones and voices
                  differ less.
+    top_db:      the range of a spectrogram in decibels: what lies further below its largest value is raised to that, so
+                 silence and loudness matter less. By default, nothing is raised.
     augment:     random changes of training sounds, one after another, see `data.media.sound_augment`.
     normalize:   how texts are normalized before words and characters are compared, as Whisper's authors do: "english",
                  "basic" for any language, or "none".
@@ -88,6 +90,7 @@ class SpeechRecognition(Task):
     longest: float = Field(default=30.0, gt=0)
     standardize: bool = True
     scaling: Literal["data", "sound"] = "data"
+    top_db: float | None = Field(default=None, gt=0)
     augment: tuple[SoundAugmentation, ...] = ()
     normalize: Normalizer = "none"
     beams: int = Field(default=1, ge=1)
@@ -162,7 +165,8 @@ class SpeechRecognition(Task):
         n_fft, hop = round(self.window * self.sampled_at), round(self.hop * self.sampled_at)
         padded = np.pad(samples, (0, max(n_fft - len(samples), 0)))
         sounds = torch.from_numpy(padded)[None]
-        return log_mel(sounds, self.sampled_at, n_mels=self.front.mels, n_fft=n_fft, hop=hop, warp=warp)[0].numpy()
+        mels = log_mel(sounds, self.sampled_at, n_mels=self.front.mels, n_fft=n_fft, hop=hop, warp=warp)[0]
+        return (mels if self.top_db is None else mels.clamp_(min=mels.max() - self.top_db / 10)).numpy()
 
     def features(self, samples: Wave, warp: float = 1.0) -> Features:
         """What the model reads of a waveform at the rate `rate`; `warp` is as in `mel_filters`."""
