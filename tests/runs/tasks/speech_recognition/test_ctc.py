@@ -153,6 +153,19 @@ def test_spectrograms_may_be_normalized_by_each_sound() -> None:
     assert np.isfinite(made.features(np.zeros(RATE, np.float32))).all()
 
 
+def test_loudness_does_not_matter_between_silences_in_a_range_of_decibels() -> None:
+    spoken = example("one")["audio"] + np.random.default_rng(0).normal(0, 0.01, RATE // 2).astype(np.float32)
+    wave = np.concatenate([np.zeros(RATE // 4, np.float32), spoken, np.zeros(RATE // 4, np.float32)])
+    plain, ranged = task(scaling="sound"), task(scaling="sound", top_db=45)
+    assert np.abs(plain.features(0.1 * wave) - plain.features(wave)).max() > 0.1
+    np.testing.assert_allclose(ranged.features(0.1 * wave), ranged.features(wave), atol=1e-2)
+    frames = ranged.spectrogram(wave)
+    assert frames.max() - frames.min() == pytest.approx(4.5)
+    assert np.array_equal(np.maximum(plain.spectrogram(wave), frames.min()), frames)
+    with pytest.raises(ValueError, match="top_db"):
+        task(top_db=0)
+
+
 def test_texts_and_words_of_outputs() -> None:
     path = [0, *(TOKENIZER.encode(c)[0] for c in "oonne  two"), 0]
     logits = torch.nn.functional.one_hot(torch.tensor([path]), TOKENIZER.vocab_size).float()
