@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qkv.data.files.csv_dialect import Quotes
 from qkv.data.files.csv_tsv import Cells
 from qkv.data.files.records import RecordFormat, open_records
 
@@ -213,3 +214,36 @@ def test_a_tab_and_a_line_end_in_one_cell_do_not_hide_the_quoting(tmp_path: Path
     assert cells.quoted and [cells[i] for i in range(len(cells))] == rows
     path.write_text('a\tb\n"c\td\ne"\tf\ng\th\n')  # nothing else needs quotes: three rows, as it stands
     assert not Cells(path, "tsv", "utf-8").quoted
+
+
+def test_empty_lines_say_nothing_of_quotes(tmp_path: Path) -> None:
+    assert rows(file(tmp_path, '\ntext\tlabel\n"a\tb"\tgood\nwell\tbad\n\n'))[:3] == [
+        ["text", "label"],
+        ["a\tb", "good"],
+        ["well", "bad"],
+    ]
+    assert rows(file(tmp_path, '"text"\n"a\tb"\n"say ""c"""\n\n'))[:3] == [["text"], ["a\tb"], ['say "c"']]
+    unquoted = 'He came.\tEr kam.\n"Go."\t"Geh."\n\nNo.\tNein.\n'  # an empty line is no cell that needs its quotes
+    assert rows(file(tmp_path, unquoted))[1] == ['"Go."', '"Geh."']
+
+
+def test_one_column_of_a_tsv_is_quoted_if_a_cell_has_doubled_marks(tmp_path: Path) -> None:
+    texts = ["text", "two\nlines", 'say "so"', "and\nthree\nlines", "plain"]
+    out = io.StringIO()
+    csv.writer(out, delimiter="\t", lineterminator="\n").writerows([text] for text in texts)
+    assert rows(file(tmp_path, out.getvalue())) == [[text] for text in texts]
+    assert rows(file(tmp_path, 'text\n"Go\nhome"\nplain\n')) == [["text"], ['"Go'], ['home"'], ["plain"]]
+
+
+def test_one_column_before_a_separator_has_no_titles(tmp_path: Path) -> None:
+    """Each row has one cell, as a title has, and the first may look like names."""
+    lines = ["Text", *("1", "NA"), *(f"the film {i} is fine" for i in range(40))]
+    cells = Cells(file(tmp_path, "".join(f"{line},\n" for line in lines), "x.csv"), "csv", "utf-8")
+    assert not cells.above and [cells[i][0] for i in range(len(cells))] == lines
+
+
+def test_other_quotes_are_told_beside_the_setting_that_reads_them(tmp_path: Path) -> None:
+    path = file(tmp_path, "".join(f"'the film {i}'\t'good'\n" for i in range(9)))
+    assert any("seem to be quoted by '; " in note for note in Cells(path, "tsv", "utf-8").notes(False, None))
+    read = Cells(path, "tsv", "utf-8", quotes=Quotes("'"))
+    assert read[0] == ["the film 0", "good"] and not any("seem" in note for note in read.notes(False, None))

@@ -143,14 +143,17 @@ def looks_quoted(path: Path, stamp: Stamp, encoding: str, strict: bool) -> bool:
     if begin is None:
         return False
     comma = lines.first(b",", b",")
-    seen = Counter({"bare": begin, "bare comma": int(comma is not None and comma < begin)})
-    width, at = len(lines[0].split("\t")) if begin else 0, begin
+    first = next((line for line in map(lines.__getitem__, range(begin)) if line.strip()), None)
+    width, at = len(first.split("\t")) if first else 0, begin
+    seen = Counter({"bare": begin if first else 0, "bare comma": int(comma is not None and comma < begin)})
     stop = min(len(lines), begin + _SNIFFED)
     reader = reader_of(_text(lines, begin, stop), "\t")
     try:
         for row in reader:
             text = lines.text(at, begin + reader.line_num)
             at = begin + reader.line_num
+            if not row:  # an empty line
+                continue
             width = width or len(row)
             if not _judged(text, row, width, seen):
                 return False
@@ -158,6 +161,10 @@ def looks_quoted(path: Path, stamp: Stamp, encoding: str, strict: bool) -> bool:
         if stop == len(lines) or begin + reader.line_num < stop:  # else a cell continues beyond the inspected lines
             return False
     if seen["needed"] > seen["ambiguous"] or not seen["bare"]:
+        return True
+    if (
+        width == 1 and seen["needed"]
+    ):  # each line is as many cells as a row, so that several lines are one tells nothing
         return True
     if seen["ambiguous"]:
         return False

@@ -27,7 +27,7 @@ id idx index no nr number line row key source src target tgt trg input output in
 original translation translated reference hypothesis prompt answer question response context label labels class category
 score rating stars sentiment premise split lang language title summary document article review comment url date time name
 value column attribution license licence unnamed message body content tag tags topic intent emotion choices file filename
-path image user assistant human bot system query completion passage keyword sender subject role chosen rejected
+path image x y user assistant human bot system query completion passage keyword sender subject role chosen rejected
 """
 _CODES = """
 ar bn cs da de el en es fa fi fr he hi hu id it ja ko nb nl no pl pt ro ru sv th tr uk vi zh
@@ -62,14 +62,16 @@ class Heading(NamedTuple):
     reason: str
     unsure: bool
 
-    def note(self, file: str, line: int = 1) -> str:
-        """The decision in words, with the setting that overrules it. `file` is its name, `line` the number of the row."""
+    def note(
+        self, file: str, line: int = 1, as_data: str = "data.header=false", as_names: str = "data.header=true"
+    ) -> str:
+        """The decision in words, with what overrules it. `file` is its name, `line` the number of the row."""
         row = f"{'the first line' if line == 1 else f'line {line:,}'} of {file}"
         if self.names:
             said = f"{row} is read as names, {', '.join(short(self.names))}"
-            other = "data.header=false reads it as data"
+            other = f"{as_data} reads it as data"
         else:
-            said, other = f"{row} is read as data", "data.header=true reads it as names"
+            said, other = f"{row} is read as data", f"{as_names} reads it as names"
         reason = f": {self.reason}" if self.reason else ""
         return f"{said}{reason}; {'that is not certain, and ' if self.unsure else ''}{other}"
 

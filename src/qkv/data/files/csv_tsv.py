@@ -127,7 +127,8 @@ class Cells:
             return first
         below = [row for row in self._rows(begin, min(self._total, begin + 1 + INSPECTED)) if filled(row)]
         width = Counter(map(len, below[1:])).most_common(1)[0][0] if below[1:] else 0
-        shown = heading(below[0], below[1:]) if 1 < width == len(below[0]) else None
+        several = any(filled(row) > 1 for row in below[1:])  # else each row of the table has one cell, as a title has
+        shown = heading(below[0], below[1:]) if several and 1 < width == len(below[0]) else None
         if shown is None or not shown.names or shown.unsure or below[0] in map(self._row, titles):
             return first
         self.above = titles
@@ -257,14 +258,20 @@ class Cells:
                 f"{counted(total, 'row')} of {self.path.name!r} with more cells than the {width} columns (line {lines}) "
                 f"{'is' if total == 1 else 'are'} refused; {self._remedy(total)}"
             )
-        begin, stop = int(bool(names)), min(len(self), INSPECTED)
+        if (short := self.short_rows(names)) is not None:
+            yield f"{short}; rows that lack a needed cell are skipped"
+
+    def short_rows(self, names: Sequence[str]) -> str | None:
+        """A note on rows with fewer cells than there are columns."""
+        width, begin, stop = self.columns(names), int(bool(names)), min(len(self), INSPECTED)
         sizes = {i: len(row) for i, row in zip(range(begin, stop), self._tolerated(begin, stop), strict=True) if row}
         if short := [i for i, size in sizes.items() if size < width]:
             lines = ", ".join(f"{self.line(i):,}" for i in short[:LISTED]) + (", …" if len(short) > LISTED else "")
-            yield (
+            return (
                 f"{counted(len(short), 'row')} of the first {len(sizes):,} of {self.path.name!r} with fewer cells than the "
-                f"{width} columns (line {lines}); rows that lack a needed cell are skipped"
+                f"{width} columns (line {lines})"
             )
+        return None
 
     def odd(self, names: Sequence[str], columns: Iterable[str | int] = ()) -> Iterator[str]:
         """Notes on rows that may be no examples and on marks that are read as text, by the first and the last rows; and on
@@ -365,7 +372,9 @@ class Cells:
             yield self.heading.note(name, self.line(0))
         if self._detected and self.delimiter != ",":
             yield f"the cells of {name} are separated by {named(self.delimiter)} (data.sep=comma or another overrules it)"
-        if quoted is None and self.marked:
+        if (quotes := self.other_quotes) is not None:
+            yield f"the cells of {name} seem to be {quotes}; {shlex.join(quotes.settings())} reads them so"
+        elif quoted is None and self.marked:
             how, other = (
                 ("quoted as in CSV", "false") if self.quoted else ("not quoted, their quotation marks text", "true")
             )

@@ -378,3 +378,40 @@ def test_sequences_of_a_fasta_file_are_read_beside_their_names(runs: Path, capsy
     assert frame["name"].tolist() == ["first", "second"] and frame["sequence"].tolist() == ["MKVAA", "GG"]
     assert main(["predict", str(runs / "classifier"), "in.fa", "--column", "name"]) == 2
     assert "its only input column is 'sequence'; leave out --column name" in capsys.readouterr().err
+
+
+def test_what_the_first_row_is_read_as_is_told_and_overruled(runs: Path) -> None:
+    """A column of texts alone, whose name may as well be a short text."""
+    run = qkv.load(runs / "classifier")
+    Path("in.csv").write_text("Satz\n" + "".join(f"this film number {i} is good\n" for i in range(20)))
+    table = read_table(Path("in.csv"), run, "predict")
+    assert len(table.rows) == 21
+    assert any(
+        "is read as data; that is not certain, and --column Satz reads it as names" in one for one in table.notes
+    )
+    table = read_table(Path("in.csv"), run, "predict", ("Satz",))
+    assert len(table.rows) == 20 and table.inputs[0] == "this film number 0 is good"
+    Path("in.csv").write_text("body_of_it\n" + "".join(f"this film number {i} is good, really.\n" for i in range(20)))
+    Path("in.tsv").write_text("body_of_it\n" + "".join(f"this film number {i} is good, really.\n" for i in range(20)))
+    table = read_table(Path("in.tsv"), run, "predict")
+    assert len(table.rows) == 20 and any("--column 0 reads it as data" in one for one in table.notes)
+    table = read_table(Path("in.tsv"), run, "predict", ("0",))
+    assert table.inputs[0] == "body_of_it" and any(
+        "--column body_of_it reads it as names" in one for one in table.notes
+    )
+
+
+def test_ragged_rows_columns_without_names_and_marks_that_are_text_are_told(runs: Path) -> None:
+    run = qkv.load(runs / "classifier")
+    Path("in.csv").write_text("id,text,,\n1,good film,,\n2,,,\n3\n4,bad film,,,\n")
+    table = read_table(Path("in.csv"), run, "predict")
+    assert table.names == ("id", "text", "Unnamed: 2", "Unnamed: 3")
+    assert [row["text"] for row in table.rows] == ["good film", "", "", "bad film"]
+    assert any(
+        "1 row of the first 4 of 'in.csv' with fewer cells than the 4 columns (line 4)" in n for n in table.notes
+    )
+    Path("in.tsv").write_text('text\tid\n"Go," he said.\t1\nfine\t2\n')
+    assert any(
+        "quotation marks around cells of in.tsv are read as text" in n
+        for n in read_table(Path("in.tsv"), run, "predict").notes
+    )

@@ -80,3 +80,24 @@ def test_tags_of_words_are_no_classes_of_texts(distinct: bool, tmp_path: Path) -
         guess(write(tmp_path / "y.csv", "Sentence #,Word,Tag\n" + "\n".join(one) + "\n"))
     blood = [f"{text},{('A', 'B', 'O', 'AB')[i % 4]}" for i, text in enumerate(texts(80))]
     assert guess(write(tmp_path / "z.csv", "note,group\n" + "\n".join(blood) + "\n")).recipe == "classify"
+
+
+@pytest.mark.parametrize("header", ["", "category,page,body\n"])
+def test_addresses_and_ids_are_no_texts_beside_texts(header: str, tmp_path: Path) -> None:
+    kinds = ("https://x.org/{}", "www.x.org/{}", "me{}@x.org", "5f3a9c{:04x}-00ab")
+    for kind in kinds:
+        rows = [f"{('good', 'bad')[i % 2]},{kind.format(i)},{text}\n" for i, text in enumerate(texts(90))]
+        found = guess(write(tmp_path / "x.csv", header + "".join(rows)))
+        body, page = ("body", "page") if header else ("2", "1")
+        assert f"data.text={body}" in found.settings and not any("data.pair" in one for one in found.settings)
+        assert f"{page} is not used: its values are addresses or ids" in found.seen
+    alone = guess(
+        write(tmp_path / "y.csv", "where,label\n" + "".join(f"https://x.org/{i},{i % 2}\n" for i in range(90)))
+    )
+    assert {"data.text=where", "data.label=label"} <= set(alone.settings)
+
+
+def test_the_class_is_rather_a_column_without_gaps(tmp_path: Path) -> None:
+    rows = [f"{('a', '', 'b')[i % 3]},{text},{i % 4}\n" for i, text in enumerate(texts(120))]
+    found = guess(write(tmp_path / "x.csv", "note,body,grade\n" + "".join(rows)))
+    assert "data.label=grade" in found.settings and any("data.label=note chooses it" in one for one in found.seen)

@@ -5,7 +5,8 @@ A file is read with all of its columns; some of them are the inputs, and the res
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import shlex
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,8 @@ from typing import Any
 from ....core.spec import brief, counted
 from ....data.file_kinds import other_kind, other_table
 from ....data.files.compressed import bare_name, open_bytes
-from ....data.files.csv_dialect import USUAL
-from ....data.files.csv_header import short
+from ....data.files.csv_dialect import USUAL, filled
+from ....data.files.csv_header import Heading, short
 from ....data.files.csv_tsv import Cells, Form
 from ....data.files.encodings import BEGINNING, guessed_encoding, nul_note, open_text, said_of
 from ....data.files.json_lines import holds_json, json_value
@@ -121,15 +122,24 @@ def read_table(path: Path, run: LoadedModel, command: str, chosen: Sequence[str]
         notes = (*notes, f"{counted(again, 'row')} with the column names again left out")
     if cells is not None and cells.quotes != USUAL:
         notes = (*notes, f"the cells of {path.name} are {cells.quotes}, as its lines show")
-    if cells is not None and cells.above:
-        notes = (*notes, cells.said_above(path.name))
+    if cells is not None:
+        notes = (
+            *notes,
+            *((cells.said_above(path.name),) if cells.above else ()),
+            *_decided(cells, run, command, chosen),
+        )
     if form != "parquet" and (nul := nul_note(path, open_text(path, encoding))) is not None:
         notes = (*notes, nul)
     rows = [_row(records, names, i) for i in range(len(records))]
     columns = choose(run, command, path, names, rows, chosen)
     if cells is not None:
         numbered = [int(name) if name.isdecimal() and not records.names else name for name in columns]
-        notes = (*notes, *cells.odd(records.names, numbered))
+        short_rows = cells.short_rows(records.names)
+        notes = (
+            *notes,
+            *cells.odd(records.names, numbered),
+            *((f"{short_rows}; what they lack is empty",) if short_rows else ()),
+        )
     folder = path.parent if reads_files(run) else None
     inputs = [_input(row, columns, folder, records.where(i)) for i, row in enumerate(rows)]
     read = f"{counted(len(rows), 'row')} of {path.name}; reading {' and '.join(map(repr, columns))}"
@@ -234,21 +244,41 @@ def _records(
     at: Form = "tsv" if form == "tsv" else "csv"
     how = replace(how, quotes=replace(how, strict=False).cells(path, at).other_quotes or USUAL)
     cells = how.cells(path, at)
-    first = [cell.strip() for cell in cells[0]]
-    named = [name for name in chosen if not name.isdecimal()] or any(found(run, command, first).values())
-    header = replace(how, header=True) if named else how
+    header = replace(how, header=_header(cells, run, command, chosen))
     records = open_records(path, (), header)
     names = records.names or tuple(map(str, range(cells.width)))
+    if names.count("") > 1:
+        names = tuple(name or f"Unnamed: {i}" for i, name in enumerate(names))  # as in pandas
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"{brief(path)} has two columns named {brief(twice)}; give them different names")
     for i, (_, row) in enumerate(records.rows):
-        if len(row) > len(names) and not isinstance(row, Skipped):
+        if not isinstance(row, Skipped) and filled(row) > len(names):
             raise ValueError(
-                f"{records.where(i)} has {len(row)} cells, and the table has {len(names)} columns; quote cells that hold "
+                f"{records.where(i)} has {filled(row)} cells, and the table has {len(names)} columns; quote cells that hold "
                 f"a {brief(cells.delimiter)}"
             )
     return records, names, cells
+
+
+def _header(cells: Cells, run: LoadedModel, command: str, chosen: Sequence[str]) -> bool | None:
+    """Whether the first row holds names, because it has those of columns that the run reads; None if the evidence of its
+    cells decides. Columns that are chosen by number have no names."""
+    first = [cell.strip() for cell in cells[0]]
+    if any(not name.isdecimal() for name in chosen) or any(found(run, command, first).values()):
+        return True
+    return False if chosen and not set(chosen) & set(first) else None
+
+
+def _decided(cells: Cells, run: LoadedModel, command: str, chosen: Sequence[str]) -> Iterator[str]:
+    """Notes on what the cells of a table decided: whether the first row holds names, and whether marks quote cells."""
+    header, heading = _header(cells, run, command, chosen), cells.heading
+    if header is None or (header is False and heading.names):
+        decided = heading if header is None else Heading((), "columns are chosen by number", False)
+        name = next((cell.strip()[:60] for cell in cells[0] if cell.strip()), "NAME")
+        yield decided.note(cells.path.name, cells.line(0), "--column 0", f"--column {shlex.quote(name)}")
+    if cells.marked and not cells.quoted:
+        yield f"the quotation marks around cells of {cells.path.name} are read as text: its lines are not quoted as in CSV"
 
 
 def _row(records: Records, names: tuple[str, ...], i: int) -> Row:

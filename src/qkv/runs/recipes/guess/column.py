@@ -23,6 +23,9 @@ ASIDE = frozenset({
 NAMELESS = "(no name)"
 INDEX = re.compile(rf"{re.escape(NAMELESS)}|Unnamed: \d+|level_\d+")
 THOUSANDS = re.compile(r"-?[1-9]\d{0,2}\.\d{3}")
+ADDRESS = re.compile(
+    r"([a-z][\w+.-]*://|www\.)\S+|[^\s@]+@[^\s@]+\.\w+|(?=[a-f-]*\d)[0-9a-f]{8,}(-[0-9a-f]+)*", re.IGNORECASE
+)  # of the web, of mail, or an id in hexadecimal digits
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}|\d{1,2}[./]\d{1,2}[./]\d{2,4}|\d{1,2}:\d{2}")
 
 
@@ -72,6 +75,11 @@ class Column:
             f"{lacking:,} of {len(self.cells):,} cells of {self.title} that were looked at are missing ({how}); their "
             "rows are skipped",
         )
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether more than a tenth of its values are missing."""
+        return 10 * (len(self.cells) - len(self.filled)) > len(self.cells)
 
     @property
     def blanks(self) -> tuple[str, ...]:
@@ -137,6 +145,11 @@ class Column:
     def is_dates(self) -> bool:
         found = sum(bool(DATE.match(cell)) for cell in self.filled)
         return found > 0.9 * max(1, len(self.filled)) or are_dates(self.filled)
+
+    @property
+    def holds_addresses(self) -> bool:
+        """Whether its values are web or mail addresses, or ids in hexadecimal digits."""
+        return sum(bool(ADDRESS.fullmatch(cell.strip())) for cell in self.filled) > 0.9 * max(1, len(self.filled))
 
     @property
     def is_flag(self) -> bool:

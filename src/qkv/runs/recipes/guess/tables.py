@@ -36,6 +36,10 @@ def of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, ..
     if (tags := tags_in(columns)) is not None:
         return f"{seen[0]}; {tags}"
     texts = [column for column in columns if column.is_text]
+    aside = [column for column in texts if column.holds_addresses]
+    if len(aside) < len(texts):
+        texts = [column for column in texts if column not in aside]
+        seen += tuple(f"{column.title} is not used: its values are addresses or ids" for column in aside)
     place = setting("data.path", path)
     if not texts and (series := _series(place, columns, rows, seen, more)):
         return series
@@ -102,7 +106,9 @@ def _decimal(*columns: Column) -> tuple[str, ...]:
 
 def label_and_score(columns: list[Column]) -> tuple[Column | None, Column | None]:
     """The column of the class, or that of a number to predict: by their names, else by their values."""
-    labels = sorted((c for c in columns if c.is_label), key=lambda c: (not c.is_called(LABELS), c.distinct))
+    labels = sorted(
+        (c for c in columns if c.is_label), key=lambda c: (not c.is_called(LABELS), c.is_sparse, c.distinct)
+    )
     scores = sorted(
         (c for c in columns if c.is_score and not (c.is_called(LABELS) and c.is_label)),
         key=lambda c: not c.is_called(SCORES),
