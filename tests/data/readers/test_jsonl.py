@@ -43,3 +43,36 @@ def test_jsonl_with_conversations(tmp_path: Path) -> None:
         spec.replace(messages="messages").table("train")[0]
     with pytest.raises(ValueError, match="give prompt and answer, or messages"):
         JsonLines.from_dict({"prompt": "q", "answer": "a", "messages": "m"})
+
+
+def test_words_with_a_tag_for_each(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    rows: list[dict[str, Any]] = [
+        {"tokens": ["EU", "slept"], "ner": {"tags": ["B-ORG", "O"]}},
+        {"tokens": ["so"], "ner": {"tags": [3]}},
+        {"tokens": []},
+        {"tokens": [], "ner": {"tags": []}},
+        {"tokens": ["a", "b"], "ner": {"tags": ["O"]}},
+        {"tokens": "a b", "ner": {"tags": ["O", "O"]}},
+        {"tokens": ["a"], "ner": {"tags": [None]}},
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    given_: dict[str, Any] = {"path": str(path), "validation_path": str(path), "test_path": str(path)}
+    table = JsonLines(**given_, word="tokens", tag="ner.tags").table("train")
+    where = f"{str(path)!r}, line "
+    assert [table[i] for i in range(4)] == [
+        {"text": "EU slept", "words": ["EU", "slept"], "tags": ["B-ORG", "O"], "where": f"{where}1"},
+        {"text": "so", "words": ["so"], "tags": ["3"], "where": f"{where}2"},
+        Skipped("without 'ner.tags'"),
+        Skipped("without words"),
+    ]
+    for i, said in (
+        (4, "2 words in 'tokens' have 1 tags in 'ner.tags'"),
+        (5, "no list of words"),
+        (6, "no list of tags"),
+    ):
+        with pytest.raises(ValueError, match=f"line {i + 1}: .*{said}"):
+            table[i]
+    for wrong in ({"word": "tokens"}, {"word": "a", "tag": "b", "messages": "c"}):
+        with pytest.raises(ValueError, match="give "):
+            JsonLines.from_dict(wrong)

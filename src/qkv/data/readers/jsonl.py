@@ -1,4 +1,4 @@
-"""JSON Lines for language models: texts, prompts with answers, or chat conversations."""
+"""JSON Lines: texts, prompts with answers, or conversations for language models, and words with their tags."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 from pydantic import model_validator
 
 from ...core.spec import brief
+from ..classes import class_name
 from ..files.inside import inside
 from ..files.json_lines import halved, json_value
 from ..files.text_files import NamedRecords
@@ -28,7 +29,8 @@ class JsonLines(NamedRecords, kind="jsonl"):
     tokenizer's chat template turns them into one text, and a model is trained on the assistant's messages. Without the
     field `messages`, ShareGPT's `conversations` and Alpaca's `instruction`, `input` and `output` are read.
 
-    tools: the field with the descriptions of the tools that the assistant may call; null leaves them out.
+    tools:     the field with the descriptions of the tools that the assistant may call; null leaves them out.
+    word, tag: the fields with the list of a sentence's words and the list of their tags, such as `tokens` and `ner_tags`.
     """
 
     expects: ClassVar[str] = "a JSONL or Parquet file"
@@ -38,6 +40,8 @@ class JsonLines(NamedRecords, kind="jsonl"):
     answer: str | None = None
     messages: str | None = None
     tools: str | None = "tools"
+    word: str | None = None
+    tag: str | None = None
 
     @model_validator(mode="after")
     def _both(self) -> Self:
@@ -45,6 +49,10 @@ class JsonLines(NamedRecords, kind="jsonl"):
             raise ValueError("give both prompt and answer, or neither")
         if self.prompt is not None and self.messages is not None:
             raise ValueError("give prompt and answer, or messages, not both")
+        if (self.word is None) != (self.tag is None):
+            raise ValueError("give both word and tag, the fields with lists of words and of their tags, or neither")
+        if self.word is not None and (self.prompt is not None or self.messages is not None):
+            raise ValueError("give word and tag, or prompt and answer, or messages, not several of these")
         return self
 
     def open(self, split: Split) -> Table:
@@ -57,8 +65,28 @@ class JsonLines(NamedRecords, kind="jsonl"):
             value = messages_in(record, self.messages)
             tools = None if self.tools is None else json_value(record, self.tools)
             return Skipped(f"without {self.messages!r}") if value is None else conversation(value, where, tools, folder)
+        if self.word is not None and self.tag is not None:
+            return _tagged(record, self.word, self.tag, where)
         fields = (self.text,) if self.prompt is None or self.answer is None else (self.prompt, self.answer)
         return record_example(record, fields)
+
+
+def _tagged(record: object, word: str, tag: str, where: str) -> Example | Skipped:
+    """The example of a sentence whose words and tags are lists. Raises ValueError, naming its place, if they differ in
+    length or hold something else."""
+    words, tags = json_value(record, word), json_value(record, tag)
+    if words is None or tags is None:
+        return Skipped(f"without {word if words is None else tag!r}")
+    if not isinstance(words, list) or not all(isinstance(one, str) for one in words):
+        raise ValueError(f"{where}: {brief(word)} is no list of words but {brief(words)}")
+    names = [name for one in tags if (name := class_name(one)) is not None] if isinstance(tags, list) else []
+    if not isinstance(tags, list) or len(names) < len(tags):
+        raise ValueError(f"{where}: {brief(tag)} is no list of tags, texts or whole numbers, but {brief(tags)}")
+    if len(words) != len(names):
+        raise ValueError(f"{where}: {len(words)} words in {brief(word)} have {len(names)} tags in {brief(tag)}")
+    return (
+        {"text": " ".join(words), "words": words, "tags": names, "where": where} if words else Skipped("without words")
+    )
 
 
 def conversation(messages: object, where: str, tools: object = None, folder: Path | None = None) -> Example:

@@ -101,3 +101,10 @@ def test_the_class_is_rather_a_column_without_gaps(tmp_path: Path) -> None:
     rows = [f"{('a', '', 'b')[i % 3]},{text},{i % 4}\n" for i, text in enumerate(texts(120))]
     found = guess(write(tmp_path / "x.csv", "note,body,grade\n" + "".join(rows)))
     assert "data.label=grade" in found.settings and any("data.label=note chooses it" in one for one in found.seen)
+
+
+def test_ids_alone_are_no_series(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="neither pairs, labels, scores nor numbers"):
+        guess(write(tmp_path / "x.csv", "id\n" + "".join(f"{i}\n" for i in range(90))))
+    found = guess(write(tmp_path / "y.csv", "load\n" + "".join(f"{i % 7}.5\n" for i in range(90))))
+    assert found.recipe == "forecast"

@@ -21,7 +21,7 @@ USUAL: dict[str, tuple[str, ...]] = {
     "text": (
         "text", "sentence", "sentence1", "texts", "message", "review", "body", "content", "comment", "tweet",
         "premise",
-        "title", "description", "document", "query", "question", "prompt",
+        "title", "description", "document", "query", "question", "prompt", "tokens", "words",
     ),
     "pair": ("pair", "text_pair", "sentence2", "hypothesis", "text2"),
     "question": ("question", "query"),

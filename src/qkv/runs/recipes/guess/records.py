@@ -15,6 +15,7 @@ from ....data.tokenizers.chat.messages import ALPACA, listed
 from .column import ASIDE
 from .result import Guess, setting
 from .tables import ANSWERED
+from .word_tags import lists_of_tags
 
 CONVERSATIONS = ("messages", "conversations")  # the fields that are read without being named
 
@@ -51,7 +52,7 @@ def of_fields(path: Path, fields: Fields, count: int) -> Guess | str | None:
         return Guess("chat", (setting("data.path", path),), (seen,))
     if {"context", "question", "answer"} <= set(fields):
         return _questions(path, fields, count)
-    return _candidates(path, fields, count) or _prompts(path, fields, count)
+    return lists_of_tags(path, fields, count) or _candidates(path, fields, count) or _prompts(path, fields, count)
 
 
 def _prodigy(path: Path, fields: Fields) -> str | None:

@@ -145,6 +145,7 @@ def _series(
     rest = [column for column in columns if column is not time]
     if (
         time is None
+        or (time.is_aside and not rest)
         or any(column.numbers < 0.9 and not column.is_flag for column in rest)
         or not (time.numbers >= 0.9 or (rest and time.is_dates))
         or "data.format=jsonl" in more

@@ -1,12 +1,19 @@
-"""Tables with a tag for each word, which are no classes of texts."""
+"""Tables with a tag for each word, which are no classes of texts, and records with lists of words and of their tags."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from ....core.metrics.entities import scheme_of
+from ....core.spec import brief, counted
+from ....data.classes import class_name
+from ....data.files.parquet import SUFFIX
 from .column import Column
+from .result import Guess, setting
 
+_TAGS = ("ner_tags", "tags", "labels", "ner", "entities", "pos_tags", "upos")  # of several lists, the first of these
 _MOSTLY = 0.9
 _FORM = (
     "write one word and its tag on each line, with an empty line after each sentence, and give that file "
@@ -40,3 +47,37 @@ def _counts_alike(words: Column, tags: Column) -> bool:
 
 def _some(tags: set[str]) -> str:
     return ", ".join(sorted(tags)[:4]) + (" …" if len(tags) > 4 else "")
+
+
+def lists_of_tags(path: Path, fields: Mapping[str, Sequence[Any]], count: int) -> Guess | None:
+    """The recipe for records with a list of words and a list of as many tags, as the library datasets has them."""
+    lists = {name: values for name, values in fields.items() if values and all(isinstance(one, list) for one in values)}
+    words = next(
+        (name for name, values in lists.items() if all(isinstance(one, str) for row in values for one in row)), None
+    )
+    if words is None:
+        return None
+    sizes = [len(row) for row in lists[words]]
+    found = [name for name, values in lists.items() if name != words and _are_tags(values, sizes)]
+    if not found:
+        return None
+    tags = min(found, key=lambda name: _TAGS.index(name) if name in _TAGS else len(_TAGS))
+    kinds = {str(class_name(one)) for row in lists[tags] for one in row}
+    parquet = path.suffix == SUFFIX  # which may know the names of tags that are numbers
+    metric = ("training.metric=accuracy",) if scheme_of(kinds) == "plain" and not parquet else ()
+    settings = (f"data.kind={'parquet' if parquet else 'jsonl'}", setting("data.path", path))
+    settings += (setting("data.word", words), setting("data.tag", tags), *metric)
+    seen = (f"{counted(count, 'sentence')}: {brief(words)} holds words, and {brief(tags)} their tags ({_some(kinds)})",)
+    if all(kind.isdecimal() for kind in kinds) and not parquet:
+        seen += (
+            "the tags are numbers, whose names the file lacks: with names such as B-PER, entities would be counted",
+        )
+    others = ", ".join(name for name in found if name != tags)
+    return Guess("tag", settings, (*seen, *((f"{others} could be the tags too (data.tag)",) if others else ())))
+
+
+def _are_tags(values: Sequence[list[Any]], sizes: Sequence[int]) -> bool:
+    """Whether lists hold few different names or whole numbers, one for each word of lists of these sizes."""
+    kinds = {class_name(one) for row in values for one in row}
+    alike = len(values) == len(sizes) and all(len(row) == size for row, size in zip(values, sizes, strict=True))
+    return alike and None not in kinds and 1 < len(kinds) < sum(sizes) / 2
