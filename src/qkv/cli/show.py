@@ -101,12 +101,15 @@ def preset_of(name: str) -> str | None:
 
 
 def bare_model(name: str) -> Path | None:
-    """The directory or GGUF file of a model without a recipe that a name means, if it means one."""
+    """The directory or GGUF file of a model without a recipe that a name means, if it means one. Raises ValueError for an
+    adapter's directory."""
     from ..io.directories.layout import CONFIG, RECIPE
-    from ..io.directories.locate import SHIPPED, SMALL_ENGLISH
+    from ..io.directories.locate import SHIPPED, SMALL_ENGLISH, locate
     from ..io.hub.gguf.container import is_gguf
 
     path = SHIPPED / name if name == SMALL_ENGLISH and not Path(name).exists() else Path(name)
+    if path.is_dir():
+        locate(path)
     is_bare = (path / CONFIG).is_file() and not (path / RECIPE).is_file()
     return path if is_bare or is_gguf(path) else None
 

@@ -12,7 +12,9 @@ import pytest
 import torch
 
 import qkv
+from qkv.cli import main
 from qkv.nn.layers.lora import layers
+from qkv.runs.export import gguf
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "families"))
 
@@ -202,3 +204,50 @@ def test_peft_loads_adapters_of_every_family(name: str, which: tuple[str, ...], 
             _compare(tmp_path, CASES[name], which)
     else:
         _compare(tmp_path, {**CASES, **VISION}[name], which)
+
+
+@pytest.mark.parametrize("how", ["run hub", "run qkv", "run", "model", "gguf", "qlora"])
+@torch.no_grad()
+def test_what_is_saved_of_a_model_with_an_adapter_computes_as_peft_does(how: str, tmp_path: Path) -> None:
+    """Formats of models hold no adapters, so it is merged into the weights that are written, and stays in the model."""
+    theirs = made("mistral", tmp_path / "base")
+    adapted = peft.get_peft_model(theirs, peft.LoraConfig(r=2, target_modules=["q_proj", "down_proj"])).eval()
+    for name, parameter in adapted.named_parameters():
+        if "lora_B" in name:
+            parameter.normal_()
+    adapted.save_pretrained(tmp_path / "adapter")
+    run = qkv.load(tmp_path / "base", device="cpu", **({"weights": "int8"} if how == "qlora" else {}))
+    qkv.load_adapter(run.model, tmp_path / "adapter")
+    ids, out = inputs("mistral"), tmp_path / ("out.gguf" if how == "gguf" else "out")
+    wanted = run.model(ids)
+    if how != "qlora":
+        torch.testing.assert_close(wanted, adapted(ids).logits, atol=1e-4, rtol=1e-4)
+    if how == "gguf":
+        gguf.save(run.model, out)
+    elif how == "model":
+        run.model.save(out)
+    else:
+        run.save(out, *how.replace("qlora", "run qkv").split()[1:])
+    torch.testing.assert_close(qkv.load(out, device="cpu").model(ids), wanted, atol=1e-4, rtol=1e-4)
+    assert torch.equal(run.model(ids), wanted) and len(layers(run.model)) == 4
+
+
+def test_an_adapter_alone_names_what_loads_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    theirs = made("mistral", tmp_path / "base")
+    model = peft.get_peft_model(theirs, peft.LoraConfig(r=2, target_modules=["q_proj"]))
+    model.peft_config["default"].base_model_name_or_path = str(tmp_path / "base")
+    model.save_pretrained(tmp_path / "ad")
+    with pytest.raises(
+        ValueError, match="ad holds an adapter, and not the model that it belongs to; load both in Python"
+    ) as said:
+        qkv.load(tmp_path / "ad")
+    code = str(said.value).split("`")[1]
+    found: dict[str, Any] = {"qkv": qkv}
+    exec(code, found)
+    assert len(layers(found["run"].model)) == 2
+    for command in (["generate", "ad", "a"], ["convert", "ad", "out"], ["train", "lm", "model=ad"], ["show", "ad"]):
+        assert (
+            main([part.removesuffix("ad") + str(tmp_path / "ad") if part.endswith("ad") else part for part in command])
+            == 2
+        )
+        assert "qkv.load_adapter(run.model" in " ".join(capsys.readouterr().err.split()), command

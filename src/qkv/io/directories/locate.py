@@ -8,7 +8,7 @@ from pathlib import Path
 from ...core import several
 from ...core.atomic import recover
 from ...core.spec import brief
-from ..hub import huggingface
+from ..hub import huggingface, peft
 from .layout import CONFIG, read_json
 from .origin import MODEL_TYPE
 
@@ -27,8 +27,8 @@ def locate(path: Path | str, revision: str | None = None, allow_pickle: bool = F
     """The directory at `path`, else the model of that name in the package, else the Hub's repository `owner/name` or
     `owner/name@revision`, downloaded into the cache.
 
-    Warns if a directory has the name of a repository in the cache. Raises ValueError for what can't be a path, and for a
-    revision of a directory.
+    Warns if a directory has the name of a repository in the cache. Raises ValueError for what can't be a path, for a
+    revision of a directory, and for an adapter's directory.
     """
     folder = several.path(path, "a run")
     named = str(path)
@@ -45,11 +45,25 @@ def locate(path: Path | str, revision: str | None = None, allow_pickle: bool = F
         return SHIPPED / named
     if exists:
         _check_directory(named, revision)
-        return folder
+        return _no_adapter(folder)
     on_hub = huggingface.named(named, revision)
     if on_hub is None or folder.parts[0] == RUNS or Path(folder.parts[0]).exists():
         return folder
-    return huggingface.download(on_hub, allow_pickle)
+    return _no_adapter(huggingface.download(on_hub, allow_pickle))
+
+
+def _no_adapter(folder: Path) -> Path:
+    """The folder. Raises ValueError, with what reads it, if it holds an adapter and no model."""
+    if (folder / CONFIG).is_file() or not (folder / peft.CONFIG).is_file():
+        return folder
+    config = read_json(folder / peft.CONFIG)
+    base = config.get("base_model_name_or_path") if isinstance(config, dict) else None
+    of = repr(base) if isinstance(base, str) and base else "BASE"
+    raise ValueError(
+        f"{folder} holds an adapter, and not the model that it belongs to; load both in Python, "
+        f"`run = qkv.load({of}); qkv.load_adapter(run.model, {str(folder)!r})`, and write the model with it by "
+        "`run.save(PATH, 'hub')`"
+    )
 
 
 def _check_directory(named: str, revision: str | None) -> None:

@@ -15,6 +15,7 @@ from ...core.spec import brief, counted
 from ...data.tokenizers.hub_export import save_for_hub
 from ...data.tokenizers.tokenizer import Tokenizer
 from ...generation import Generation
+from ...nn.layers.lora import of_merged
 from ...nn.layers.quantized import quantized as is_quantized
 from ...nn.models.base import ModelSpec
 from ...nn.models.build import AnyModel
@@ -47,6 +48,7 @@ class HasYaml(Protocol):
     def to_yaml(self) -> str: ...
 
 
+@of_merged
 def save(
     model: Any,
     path: Path | str,
@@ -66,7 +68,8 @@ def save(
     overwrite: bool = False,
     card: Callable[[Path], str] | None = None,
 ) -> Path:
-    """Write a directory that `qkv.load` reads back. It replaces a model in `path` as a whole, when it is complete.
+    """Write a directory that `qkv.load` reads back. It replaces a model in `path` as a whole, when it is complete. An
+    adapter is merged into the weights that are written, and stays apart in the model; `save_adapter` writes it alone.
 
     to:      "hub" writes what `transformers` loads, and raises ValueError if no Hub family matches the model; "qkv"
              writes our own model type. None means the Hub's format where a family matches, else ours, with a warning.

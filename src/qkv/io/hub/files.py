@@ -83,6 +83,10 @@ class Safetensors:
     def dtype(self, name: str) -> torch.dtype:
         return self.stored[name].dtype
 
+    def is_checked(self, name: str) -> bool:
+        """Whether `read` compares a tensor with its checksum, and so looks at all of it."""
+        return name in self.checksums[self.stored[name].path]
+
     def read(self, name: str) -> Tensor:
         """Raises ValueError naming the file if the tensor's checksum, if it has one, is another."""
         stored = self.stored[name]

@@ -8,7 +8,7 @@ import warnings
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -27,13 +27,14 @@ from ...nn.models.quantized.select import group_sizes, matrices
 from ...nn.models.transformer import TransformerModel
 from ...nn.quantization.methods.rtn import rtn
 from ...nn.quantization.scheme import Scheme
-from .files import WeightFiles
-from .names import Names, Reading, StoredPlace
+from .files import Safetensors, WeightFiles
+from .names import Names, Reading, StoredPlace, listed
 from .quantized import CodedWeights, QuantizedWeights, by_rows, matrices_of
 from .transforms import SAME
 
 QUICK = 64  # layers
 READERS = 4  # threads, of which some wait for the disk while others move numbers
+LOOKED = 1 << 16  # numbers of a tensor that is not copied which are looked at: its pages stay on the disk
 AT_ONCE = 64 << 20  # bytes that a thread copies in one call, during which other threads run Python
 
 
@@ -54,7 +55,8 @@ def place(
     Nothing is allocated before names, shapes and dtypes are known to fit; ValueErrors name what doesn't. What a file holds
     as the model wants it stays in the mapped file; the rest is copied once, from there into its place. Further copies of
     what is shared are not read; `other_copies` says which are not the same. Quantized matrices stay so in linear layers,
-    embeddings and heads; other layers get them dequantized, with a warning. `beside` is as in `Names.read`.
+    embeddings and heads; other layers get them dequantized, with a warning. `beside` is as in `Names.read`. Warns of NaN
+    and infinite numbers in what is copied, and at the beginning of what is not.
     """
     names = by_rows(names, weights)
     reading = names.read(weights.shapes, where, beside)
@@ -84,6 +86,7 @@ def place(
     model.tie()
     _put_those_not_stored(model, fresh)
     _warn_of_dequantized(reading, weights, model, where)
+    _warn_of_no_numbers(reader.no_numbers, where, dtype)
     assert not any(t.is_meta for t in model.state_dict().values())
 
 
@@ -93,6 +96,7 @@ class _Reader:
 
     dtype:  of the tensors; `dtypes` are other ones, by name.
     groups: inputs that share a scale, of the layers that `scheme` quantizes.
+    no_numbers: is filled with the names of tensors with NaN or infinite numbers, and whether the file holds them so.
     """
 
     model: TransformerModel
@@ -102,6 +106,7 @@ class _Reader:
     dtypes: Mapping[str, torch.dtype]
     scheme: Scheme | None
     groups: Mapping[str, int]
+    no_numbers: dict[str, bool] = field(default_factory=dict)
 
     def portion(self, entries: Sequence[StoredPlace]) -> dict[str, Tensor | QuantizedMatrix]:
         """The tensors of entries, copied together."""
@@ -109,6 +114,7 @@ class _Reader:
         placed = {name: tensor for entry in entries for name, tensor in self._read(entry, copies).items()}
         _copy(copies)
         for entry in entries:
+            self._look(entry, placed)
             if entry.how is not SAME or any(isinstance(placed[name], QuantizedMatrix) for name in entry.ours):
                 for name in entry.theirs:
                     self.weights.forget(name)
@@ -134,6 +140,21 @@ class _Reader:
             copies.append((own, t))
             empty[name] = own
         return empty
+
+    def _look(self, entry: StoredPlace, placed: Mapping[str, Tensor | QuantizedMatrix]) -> None:
+        """Note tensors with NaN or infinite numbers. Of a mapped tensor only the beginning is looked at."""
+        for name in entry.ours:
+            tensor = placed[name]
+            if isinstance(tensor, QuantizedMatrix) or not tensor.is_floating_point():
+                continue
+            if not _all_finite(tensor.view(-1)[:LOOKED] if self._stays_mapped(entry, tensor) else tensor):
+                self.no_numbers[name] = all(not _all_finite(self.weights.read(one)) for one in entry.theirs)
+
+    def _stays_mapped(self, entry: StoredPlace, tensor: Tensor) -> bool:
+        """Whether a tensor of an entry is a part of the file that nothing has read."""
+        weights, (first, *others) = self.weights, entry.theirs
+        same = entry.how is SAME and not others and isinstance(weights, Safetensors) and not weights.is_checked(first)
+        return same and weights.dtype(first) == tensor.dtype and tensor.device.type == "cpu"
 
     def _quantized(self, name: str, tensor: Tensor) -> QuantizedMatrix:
         scheme = self.scheme
@@ -259,6 +280,30 @@ def _takes_codes(model: nn.Module, name: str) -> bool:
     path, _, own = name.rpartition(".")
     layer = model.get_submodule(path)
     return own == "weight" and isinstance(layer, Linear | GroupedLinear | TokenEmbedding | LanguageModelHead)
+
+
+def _all_finite(tensor: Tensor) -> bool:
+    """Whether no number is NaN or infinite. The extremes are NaN if one number is, and found at the pace of memory."""
+    if not tensor.numel():
+        return True
+    least, most = (tensor if tensor.itemsize > 1 else tensor.float()).aminmax()
+    return math.isfinite(least) and math.isfinite(most)
+
+
+def _warn_of_no_numbers(found: Mapping[str, bool], where: str, dtype: torch.dtype) -> None:
+    """Warn of tensors, and whether the file holds them so, with NaN or infinite numbers."""
+    if not found:
+        return
+    kind = str(dtype).removeprefix("torch.")
+    advice = "the training that wrote them may have diverged, or the file is damaged"
+    if not any(found.values()):
+        advice = (
+            f"the file has larger numbers than {kind} holds, up to {torch.finfo(dtype).max:g}; load it in another dtype"
+        )
+    warnings.warn(
+        f"{where}: NaN or infinite numbers in {listed(sorted(found))}: what is computed with them is not usable; {advice}",
+        stacklevel=3,
+    )
 
 
 def _warn_of_dequantized(reading: Reading, weights: WeightFiles, model: nn.Module, where: str) -> None:

@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from functools import partial
-from typing import Annotated, Any, NamedTuple, TypeVar
+from functools import partial, wraps
+from typing import Annotated, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import torch
 from pydantic import BeforeValidator, Field
@@ -25,6 +25,8 @@ from .linear import Linear, product, with_weight
 from .quantized import QuantizedMatrix, dense, quantized
 
 Model = TypeVar("Model", bound=nn.Module)
+P = ParamSpec("P")
+R = TypeVar("R")
 Patterns = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
 
 
@@ -287,6 +289,20 @@ def folded(model: nn.Module) -> Iterator[None]:
         for name, layer in adapted.items():
             _put(model, name, layer)
         _note(model, spec)
+
+
+def of_merged(write: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
+    """Decorate a function that writes a model: it is given the model with its adapters merged into the weights, as formats
+    without adapters hold it."""
+
+    @wraps(write)
+    def merging(model: Any, *args: P.args, **options: P.kwargs) -> R:
+        if getattr(model, "adapter", None) is None:
+            return write(model, *args, **options)
+        with folded(model):
+            return write(model, *args, **options)
+
+    return merging
 
 
 def _put(model: nn.Module, name: str, module: nn.Module) -> None:

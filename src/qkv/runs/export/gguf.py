@@ -33,6 +33,7 @@ from ...io.hub.gguf.writer import Written, write
 from ...io.hub.names import Names, StoredPlace
 from ...io.hub.quantized.stored import joined
 from ...io.hub.transforms import SAME
+from ...nn.layers.lora import of_merged
 from ...nn.layers.quantized import QuantizedMatrix, quantized
 from ...nn.models.heads.sequence import SentenceVector
 from ...nn.models.transformer import Transformer, TransformerModel
@@ -46,6 +47,7 @@ AS_BERT = ("roberta", "xlm-roberta", "camembert")
 OUTPUT, EMBEDDING = "output.weight", "token_embd.weight"
 
 
+@of_merged
 def save(
     model: nn.Module,
     path: Path | str,
