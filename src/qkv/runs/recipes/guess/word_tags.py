@@ -65,15 +65,16 @@ def lists_of_tags(path: Path, fields: Mapping[str, Sequence[Any]], count: int) -
     kinds = {str(class_name(one)) for row in lists[tags] for one in row}
     parquet = path.suffix == SUFFIX  # which may know the names of tags that are numbers
     metric = ("training.metric=accuracy",) if scheme_of(kinds) == "plain" and not parquet else ()
-    settings = (f"data.kind={'parquet' if parquet else 'jsonl'}", setting("data.path", path))
-    settings += (setting("data.word", words), setting("data.tag", tags), *metric)
-    seen = (f"{counted(count, 'sentence')}: {brief(words)} holds words, and {brief(tags)} their tags ({_some(kinds)})",)
-    if all(kind.isdecimal() for kind in kinds) and not parquet:
-        seen += (
-            "the tags are numbers, whose names the file lacks: with names such as B-PER, entities would be counted",
+    kind = f"data.kind={'parquet' if parquet else 'jsonl'}"
+    settings = (kind, setting("data.path", path), setting("data.word", words), setting("data.tag", tags), *metric)
+    seen = [f"{counted(count, 'sentence')}: {brief(words)} holds words, and {brief(tags)} their tags ({_some(kinds)})"]
+    if all(map(str.isdecimal, kinds)) and not parquet:
+        seen.append(
+            "the tags are numbers, whose names the file lacks: with names such as B-PER, entities would be counted"
         )
-    others = ", ".join(name for name in found if name != tags)
-    return Guess("tag", settings, (*seen, *((f"{others} could be the tags too (data.tag)",) if others else ())))
+    if others := ", ".join(name for name in found if name != tags):
+        seen.append(f"{others} could be the tags too (data.tag)")
+    return Guess("tag", settings, tuple(seen))
 
 
 def _are_tags(values: Sequence[list[Any]], sizes: Sequence[int]) -> bool:
