@@ -62,6 +62,12 @@ def test_a_setting_that_would_drop_an_earlier_one_is_refused() -> None:
         (["a.b=1", "a.b=1.0"], "a.b is given twice"),
         (["a={b: 1, c: 2}", "a.b=3"], "a.b is given twice, as 1 and as 3"),
         (["a=x", "a.kind=y"], "a.kind is given twice, as 'x' and as 'y'"),
+        (
+            ["a={kind: x, b: 1, c: 2}", "a=x"],
+            "a is given twice, the second time without a.b=1, a.c=2; the last value is",
+        ),
+        (["a={b: 1, c: {d: 2}}", "a={b: 1}"], "a is given twice, the second time without a.c.d=2"),
+        (["a.b={c: 1}", "a.b=null"], "a.b is given twice, the second time without a.b.c=1"),
         (["model.decoder.position=alibi", "model.replace.decoder.position=rotary"], "decoder.position is given twice"),
     ],
 )
@@ -72,6 +78,13 @@ def test_of_a_setting_that_is_given_twice_the_last_value_counts_with_a_warning(s
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert apply({}, [first, first]) == apply({}, [first])
+
+
+def test_a_kind_does_not_drop_the_model_of_a_bare_name() -> None:
+    for tree, settings in (({"model": "runs/a"}, ["model.kind=gpt2"]), ({}, ["model=runs/a", "model.kind=gpt2"])):
+        with pytest.raises(ValueError, match=r"model\.kind=gpt2 would replace model=runs/a; give one of them"):
+            apply(tree, settings)
+    assert apply({"model": {"preset": "t5-small"}}, ["model.kind=t5"])["model"] == {"preset": "t5-small", "kind": "t5"}
 
 
 def test_settings_that_are_replaced_are_left_out() -> None:

@@ -58,10 +58,10 @@ def _no_adapter(folder: Path) -> Path:
         return folder
     config = read_json(folder / peft.CONFIG)
     base = config.get("base_model_name_or_path") if isinstance(config, dict) else None
-    of = repr(base) if isinstance(base, str) and base else "BASE"
+    of = brief(base) if isinstance(base, str) and base else "BASE"
     raise ValueError(
         f"{folder} holds an adapter, and not the model that it belongs to; load both in Python, "
-        f"`run = qkv.load({of}); qkv.load_adapter(run.model, {str(folder)!r})`, and write the model with it by "
+        f"`run = qkv.load({of}); qkv.load_adapter(run.model, {brief(str(folder))})`, and write the model with it by "
         "`run.save(PATH, 'hub')`"
     )
 

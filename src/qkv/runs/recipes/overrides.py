@@ -34,8 +34,8 @@ def as_setting(key: str, value: object) -> str:
 def apply(tree: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
     """A copy of `tree` with all settings applied. The values are validated later, by the recipe.
 
-    If a setting is given twice with different values, the last is used, with a warning. Raises ValueError for a setting
-    that would drop an earlier one, as `model=gpt` drops `model.d_model=64` before it.
+    If a setting is given twice with different values, or again without a part of it, the last is used, with a warning.
+    Raises ValueError for a setting that would drop an earlier one, as `model=gpt` drops `model.d_model=64` before it.
     """
     earlier: list[tuple[list[str], str]] = []
     values: dict[tuple[str, ...], Any] = {}
@@ -43,7 +43,8 @@ def apply(tree: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
         key, value = parse(text)
         place = _place(key.split("."))
         told = set[tuple[str, ...]]()
-        for leaf, given in _leaves(tuple(place), value):
+        leaves = dict(_leaves(tuple(place), value))
+        for leaf, given in leaves.items():
             before, values[leaf] = values.get(leaf, given), given
             if leaf[:-1] in told:  # the kind in a short form that was told
                 continue
@@ -55,9 +56,21 @@ def apply(tree: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
         for other, dropped in earlier:
             if len(other) > len(place) and other[: len(place)] == place:
                 raise ValueError(f"{key} replaces all of {key}, and with it {dropped}, given before; give {key} first")
+        _tell_dropped(
+            key, [leaf for leaf in values if leaf[: len(place)] == tuple(place) and leaf not in leaves], values
+        )
         earlier.append((place, key))
         tree = _put(tree, place, key, value)
     return tree
+
+
+def _tell_dropped(key: str, gone: list[tuple[str, ...]], values: dict[tuple[str, ...], Any]) -> None:
+    """Take out the parts of a setting that is given again without them, and warn of those that said more than its kind."""
+    dropped = [f"{'.'.join(leaf)}={brief(values.pop(leaf))}" for leaf in gone]
+    if named := [one for leaf, one in zip(gone, dropped, strict=True) if leaf[-1] != "kind" and ".".join(leaf) != key]:
+        warnings.warn(
+            f"{key} is given twice, the second time without {', '.join(named)}; the last value is used", stacklevel=4
+        )
 
 
 def without_replaced(settings: Iterable[str], given: Iterable[str]) -> list[str]:
@@ -128,6 +141,10 @@ def _place(path: list[str]) -> list[str]:
 
 def _put(node: Any, path: list[str], key: str, value: Any) -> dict[str, Any]:
     if isinstance(node, str):  # the short form, `schedule: cosine`
+        if key == "model.kind" and value != node:  # the name of a preset or a directory is no kind
+            raise ValueError(
+                f"model.kind={value} would replace model={node}; give one of them (another preset is model.preset=NAME)"
+            )
         node = {"kind": node}
     if node is None:
         node = {}
