@@ -39,6 +39,10 @@ def test_every_packing_is_read_and_broken_ones_are_named(tmp_path: Path, suffix:
     path.write_bytes(whole)
     assert Lines(path)[1] == "hello 1\thallo 1" and compressed.bare_name(path) == "a.tsv"
     assert next(Pairs(path=str(path)).examples())["source"].startswith("hello")
+    loud = tmp_path / f"B.TSV{suffix.upper()}"
+    loud.write_bytes(whole)
+    assert Lines(loud)[1] == "hello 1\thallo 1" and compressed.suffix_of(loud) == ".tsv"
+    assert next(Pairs(path=str(loud)).examples())["target"].startswith("hallo")
     for damaged in (
         whole[:-20],
         whole[: len(whole) // 2] + b"\0\1\2\3" + whole[len(whole) // 2 + 4 :],

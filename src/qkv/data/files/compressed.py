@@ -28,7 +28,18 @@ _ZSTD = ("compression.zstd", "backports.zstd")  # Python 3.14 and later, and the
 def bare_name(path: str | Path) -> str:
     """A file's name without its compression suffix: `a.tsv` for `a.tsv.gz`."""
     name = Path(path).name
-    return name.removesuffix(next((ending for ending in PACKED if name.endswith(ending)), ""))
+    return name[: -len(packed)] if (packed := _packed(path)) else name
+
+
+def suffix_of(path: str | Path) -> str:
+    """The suffix that says what is in a file, plain or compressed, in lower case: `.csv` for `A.CSV.gz`."""
+    return Path(bare_name(path)).suffix.lower()
+
+
+def _packed(path: str | Path) -> str:
+    """The compression suffix of a file's name, in lower case; empty for none."""
+    suffix = Path(path).suffix.lower()
+    return suffix if suffix in PACKED else ""
 
 
 def open_bytes(path: str | Path) -> Bytes:
@@ -50,7 +61,7 @@ def existing(path: str | Path) -> Path:
 
 @lru_cache(maxsize=256)
 def bytes_of(path: Path, stamp: Stamp) -> Bytes:
-    if path.suffix in PACKED:
+    if _packed(path):
         return derived(path, stamp, "inflated", lambda: _inflated(path))
     return mapped(path) if stamp[0] else b""
 
@@ -77,19 +88,20 @@ def _inflated(path: Path) -> Iterator[bytes]:
             while chunk := packed.read(CHUNK):
                 yield chunk
     except broken as error:
+        packed = _packed(path)
         with path.open("rb") as file:
-            plain = not file.read(6).startswith(_BEGINNINGS[path.suffix])
-        advice = f"; it is not compressed with {_NAMES[path.suffix]}: rename it without {path.suffix}" if plain else ""
-        raise ValueError(f"{brief(path)} is not a whole {_NAMES[path.suffix]} file ({error}){advice}") from None
+            plain = not file.read(6).startswith(_BEGINNINGS[packed])
+        advice = f"; it is not compressed with {_NAMES[packed]}: rename it without {path.suffix}" if plain else ""
+        raise ValueError(f"{brief(path)} is not a whole {_NAMES[packed]} file ({error}){advice}") from None
 
 
 def _reader(path: Path) -> tuple[Callable[[Path], Any], tuple[type[Exception], ...]]:
     """The function that opens a compressed file, and the errors that it raises if the file is broken."""
-    if path.suffix == ".gz":
+    if _packed(path) == ".gz":
         return gzip.open, (gzip.BadGzipFile, EOFError, zlib.error)
-    if path.suffix == ".xz":
+    if _packed(path) == ".xz":
         return lzma.open, (lzma.LZMAError, EOFError)
-    if path.suffix == ".bz2":
+    if _packed(path) == ".bz2":
         return bz2.open, (OSError, ValueError, EOFError)
     purpose = f"{str(path)!r} is compressed with zstd; reading it"
     library = optional_library(purpose, *_ZSTD)

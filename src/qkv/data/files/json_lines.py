@@ -15,7 +15,7 @@ from ..file_kinds import other_kind
 from ..source import Example, Skipped, Table
 from ..tables import ComputedTable
 from .cache import Stamp, stamp_of
-from .compressed import bare_name, open_bytes
+from .compressed import open_bytes, suffix_of
 from .lines import Lines
 from .memory_bound import JSON, check_fits
 
@@ -47,7 +47,7 @@ def _entries(path: Path, stamp: Stamp) -> list[Any] | None:
     try:
         value = json_file(path)
     except ValueError:  # lists on lines, perhaps; if not, the first line is told
-        if bare_name(path).endswith(".json"):
+        if suffix_of(path) == ".json":
             raise
         return None
     return value if isinstance(value, list) else None

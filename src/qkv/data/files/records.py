@@ -16,7 +16,7 @@ from ..classes import missing_label
 from ..source import SPLITS, Example, Skipped, Split, Table
 from ..tables import ComputedTable
 from .cache import Stamp, stamp_of
-from .compressed import bare_name, existing
+from .compressed import existing, suffix_of
 from .csv_dialect import USUAL, Quotes
 from .csv_header import check_names, short
 from .csv_tsv import Cells, Form, no_record, notes_of
@@ -98,7 +98,7 @@ class RecordFormat:
 
     def form(self, path: Path) -> Format:
         other: Format = "csv" if self.sep else "lines"
-        return self.format or FORMATS.get(Path(bare_name(path)).suffix) or other
+        return self.format or FORMATS.get(suffix_of(path)) or other
 
     def cells(self, path: Path, form: Form) -> Cells:
         """The rows of a CSV or TSV file."""

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from ..holdout import FileSource
 from ..source import SPLITS, Example, OnError, Skipped, Split, Table
 from ..tables import ComputedTable, weight_of
-from .compressed import bare_name, existing
+from .compressed import existing, suffix_of
 from .csv_dialect import Mark, Quotes, Separator
 from .csv_tsv import Cells, Form, named_rows, notes_of
 from .encodings import Encoding, is_unicode, note_of, nul_note, open_text
@@ -43,7 +43,7 @@ class TextFiles(FileSource):
         return self.on_error == "raise"
 
     def notes(self) -> tuple[str, ...]:
-        files = [path for path in self.paths("train")[:_MOST_NOTED] if path.suffix != SUFFIX]
+        files = [path for path in self.paths("train")[:_MOST_NOTED] if suffix_of(path) != SUFFIX]
         read = () if is_unicode(self.encoding) else (note_of(path, self.encoding) for path in files)
         nul = map(self._nul, files)
         return (*(note for note in (*read, *nul) if note is not None), *super().notes())
@@ -59,7 +59,7 @@ class TextFiles(FileSource):
     def records(self, path: Path, example: Callable[[Any, str], Example | Skipped]) -> Table:
         """The table of a JSONL or Parquet file, or of a JSON file that is one list: `example(record, where)` for each
         record."""
-        if path.suffix == SUFFIX:
+        if suffix_of(path) == SUFFIX:
             return parquet_table(path, example)
         entries = json_entries(existing(path))
         if entries is not None:
@@ -129,7 +129,7 @@ class NamedRecords(TableFiles, FilePerSplit):
 
     def _cells(self, path: Path) -> Cells | None:
         """The rows of a CSV or TSV; None for another file, and for JSON in spite of its name."""
-        suffix = Path(bare_name(path)).suffix.lower()
+        suffix = suffix_of(path)
         if not self.sep and (suffix not in (".csv", ".tsv") or holds_json(existing(path), self.encoding)):
             return None
         form: Form = "tsv" if (self.sep or suffix) in (".tsv", "\t") else "csv"

@@ -90,7 +90,7 @@ class _VocFiles:
         self.lists: dict[str, list[str]] = {}
         for name, file in sorted(_contents(path).items()):
             parts = PurePosixPath(name)
-            if parts.parent.name == "Annotations" and parts.suffix == ".xml":
+            if parts.parent.name == "Annotations" and parts.suffix.lower() == ".xml":
                 self._annotations[parts.stem] = file
             elif parts.parent.name == "JPEGImages":
                 self._images[parts.stem] = file

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ...core.spec import counted
-from ..files.compressed import bare_name
+from ..files.compressed import suffix_of
 from ..files.lines import Lines
 from ..files.text_files import FilePerSplit
 from ..source import Example, Skipped, Split, Table
@@ -40,7 +40,7 @@ class _Sentences:
     def __init__(self, lines: Lines, word: int | None, tag: int | None) -> None:
         self._lines = lines
         self._blocks = lines.blocks()
-        self._universal = bare_name(lines.path).endswith(".conllu")
+        self._universal = suffix_of(lines.path) == ".conllu"
         self._word = word if word is not None else _FORM if self._universal else 0
         self._tag = tag if tag is not None else _UPOS if self._universal else -1
 

@@ -151,7 +151,7 @@ def _file(name: str) -> tuple[Path, str]:
     """The path of a file, and "" or, if it is an archive, the member in it."""
     path = Path(name).expanduser()
     for place in path.parents:
-        if place.suffix == ".zip" and place.is_file():
+        if place.suffix.lower() == ".zip" and place.is_file():
             return place, path.relative_to(place).as_posix()
     if not path.is_file():
         raise ValueError(f"there is no file {brief(path)}")

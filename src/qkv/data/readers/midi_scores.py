@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from ...core.spec import brief
-from ..files.compressed import bare_name
+from ..files.compressed import suffix_of
 from ..files.json_lines import json_file
 from ..holdout import FileSource
 from ..media import midi
@@ -132,7 +132,7 @@ def _part(content: Any, split: Split) -> Any:
 
 
 def _is_json(path: Path) -> bool:
-    return bare_name(path).endswith(".json")
+    return suffix_of(path) == ".json"
 
 
 def _content(path: Path) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from pydantic import model_validator
 
 from ...core.spec import brief, nearest
-from ..files.compressed import bare_name
+from ..files.compressed import suffix_of
 from ..files.csv_header import check_names, short
 from ..files.csv_tsv import Cells, no_record, notes_of
 from ..files.documents import text_example
@@ -136,7 +136,7 @@ class Pairs(TableFiles, kind="pairs"):
         return self.cells(paths[0], form) if form == "csv" or form == "tsv" else None
 
     def _form(self, path: Path) -> NamedFormat:
-        form = self.format or FORMATS.get(Path(bare_name(path)).suffix)
+        form = self.format or FORMATS.get(suffix_of(path))
         if form is None and self.sep:
             return "csv"
         if form is None and "\t" in self.lines(path)[0]:

@@ -41,7 +41,7 @@ class Questions(NamedRecords, kind="questions"):
 
     def open(self, split: Split) -> Table:
         path = self.paths(split)[0]
-        name = bare_name(path)
+        name = bare_name(path).lower()
         if name.endswith(".json") and json_entries(path) is None:
             return _squad_table(path, self.encoding)
         if name.endswith((".json", ".jsonl", ".ndjson", ".csv", ".tsv", SUFFIX)) or holds_json(path, self.encoding):

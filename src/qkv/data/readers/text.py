@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from ...core.spec import brief
 from ..files.cache import Stamp, stamp_of
-from ..files.compressed import PACKED, bare_name
+from ..files.compressed import PACKED, suffix_of
 from ..files.documents import PIECE, FileDocument, block_documents, line_documents
 from ..files.encodings import open_text
 from ..files.text_files import TextFiles
@@ -64,7 +64,7 @@ class Text(TextFiles, kind="text"):
 
     def notes(self) -> tuple[str, ...]:
         shared = self.shares is not None and len(self.shares) == 2
-        marked = sorted({path.name for path in self.paths("train") if Path(bare_name(path)).suffix in _MARKED})
+        marked = sorted({path.name for path in self.paths("train") if suffix_of(path) in _MARKED})
         raw = f"{', '.join(marked[:3])} read as running text, with all that stands around the texts" if marked else ""
         left_out = () if self.strict else self._readable("train")[1]
         same = "validation and test are the same text" if shared else ""

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from ...core.spec import counted
 from ..files.cache import Stamp, stamp_of
-from ..files.compressed import bare_name
+from ..files.compressed import bare_name, suffix_of
 from ..files.csv_dialect import Separator
 from ..files.csv_header import short
 from ..files.csv_tsv import Cells
@@ -199,12 +199,12 @@ class TimeSeries(SeriesSource, kind="series"):
 def _read(
     path: Path, header: bool | None, sep: str | None, encoding: str, how: NumberFormat, stamp: Stamp
 ) -> NumberTable:
-    if FORMATS.get(Path(bare_name(path)).suffix) == "jsonl":
+    if FORMATS.get(suffix_of(path)) == "jsonl":
         records = open_records(path, (), RecordFormat(encoding=encoding))
         keys = tuple(dict.fromkeys(name for _, record in records.rows for name in record))
         objects = [[record.get(name) for name in keys] for _, record in records.rows]
         return number_table(str(path), objects, keys, 1, how)
-    if path.suffix == SUFFIX:
+    if suffix_of(path) == SUFFIX:
         table = ParquetRows(path)
         return number_table(
             str(path), list(zip(*map(table.column, table.names), strict=True)), tuple(table.names), 1, how

@@ -8,7 +8,7 @@ from pathlib import Path
 from ...core import several
 from ...core.atomic import recover
 from ...core.spec import brief
-from ..hub import huggingface, peft
+from ..hub import huggingface
 from .layout import CONFIG, read_json
 from .origin import MODEL_TYPE
 
@@ -19,6 +19,7 @@ TOKENIZERS = (
 )
 # fmt: on
 RUNS = "runs"  # where `qkv train` puts runs: no owner on the Hub
+ADAPTER_CONFIG = "adapter_config.json"  # of PEFT
 SHIPPED = Path(__file__).with_name("shipped")
 SMALL_ENGLISH = "small-english"  # the model that comes with the package
 
@@ -54,9 +55,9 @@ def locate(path: Path | str, revision: str | None = None, allow_pickle: bool = F
 
 def _no_adapter(folder: Path) -> Path:
     """The folder. Raises ValueError, with what reads it, if it holds an adapter and no model."""
-    if (folder / CONFIG).is_file() or not (folder / peft.CONFIG).is_file():
+    if (folder / CONFIG).is_file() or not (folder / ADAPTER_CONFIG).is_file():
         return folder
-    config = read_json(folder / peft.CONFIG)
+    config = read_json(folder / ADAPTER_CONFIG)
     base = config.get("base_model_name_or_path") if isinstance(config, dict) else None
     of = brief(base) if isinstance(base, str) and base else "BASE"
     raise ValueError(

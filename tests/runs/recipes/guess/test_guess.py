@@ -269,6 +269,27 @@ def test_the_recipe_and_its_settings(make: Callable[[Path], Path], tmp_path: Pat
 
 
 @pytest.mark.parametrize("make", CASES, ids=lambda make: make.__name__)
+def test_suffixes_mean_the_same_in_any_case(make: Callable[[Path], Path], tmp_path: Path) -> None:
+    path = make(tmp_path)
+    if path.is_dir():
+        return
+    kept = [found_in(path)]
+    for loud in (path.with_name(path.name.upper()), path.with_name(f"{path.stem}{path.suffix.title()}")):
+        path.rename(loud)
+        kept.append(found_in(loud))
+        loud.rename(path)
+    assert kept[0] == kept[1] == kept[2]
+
+
+def found_in(path: Path) -> tuple[str, list[dict[str, Any]]]:
+    """The recipe and the first examples, without their places."""
+    found = guess(path)
+    data = Recipe.load(found.recipe, list(found.settings)).data
+    examples = [example for example, _ in zip(data.examples("validation"), range(3), strict=False)]
+    return found.recipe, [{k: str(v) for k, v in one.items() if k not in ("where", "image")} for one in examples]
+
+
+@pytest.mark.parametrize("make", CASES, ids=lambda make: make.__name__)
 def test_what_is_guessed_makes_batches_as_it_is_printed(
     make: Callable[[Path], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ....core.spec import brief, counted
 from ....data.file_kinds import other_kind, other_table
-from ....data.files.compressed import bare_name, open_bytes
+from ....data.files.compressed import open_bytes, suffix_of
 from ....data.files.csv_dialect import USUAL, filled
 from ....data.files.csv_header import Heading, short
 from ....data.files.csv_tsv import Cells, Form
@@ -75,12 +75,12 @@ def names_a_file(path: Path) -> bool:
 
 def is_table(path: Path) -> bool:
     """Whether a file's name is that of a table, of sequences or of lines of text, plain or compressed."""
-    return Path(bare_name(path)).suffix.lower() in (*FORMATS, *LINES, *fasta.SUFFIXES)
+    return suffix_of(path) in (*FORMATS, *LINES, *fasta.SUFFIXES)
 
 
 def ends_in(path: Path, suffixes: Collection[str]) -> bool:
     """Whether a file has one of the suffixes, plain or, for tables, compressed."""
-    return path.suffix.lower() in suffixes or (is_table(path) and Path(bare_name(path)).suffix.lower() in suffixes)
+    return path.suffix.lower() in suffixes or (is_table(path) and suffix_of(path) in suffixes)
 
 
 def read_folder(folder: Path, run: LoadedModel) -> FileTable:
@@ -105,7 +105,7 @@ def read_table(path: Path, run: LoadedModel, command: str, chosen: Sequence[str]
 
     Raises ValueError, naming file and line, for a file that can't be read, and for columns that are not there.
     """
-    if Path(bare_name(path)).suffix.lower() in fasta.SUFFIXES:
+    if suffix_of(path) in fasta.SUFFIXES:
         return _sequences(path, chosen)
     encoding, notes = _encoding(path, run)
     form = _form(path, encoding)
@@ -114,7 +114,7 @@ def read_table(path: Path, run: LoadedModel, command: str, chosen: Sequence[str]
         notes = (*notes, f"{path.name} holds a table, whatever its name says, and is read as such")
     if form == "lines":
         return _lines(path, encoding, notes, chosen)
-    if form == "jsonl" and FORMATS.get(Path(bare_name(path)).suffix.lower()) != form:
+    if form == "jsonl" and FORMATS.get(suffix_of(path)) != form:
         notes = (*notes, f"{path.name} holds JSON, whatever its name says, and is read as such")
     records, names, cells = _records(path, RecordFormat(form, encoding), run, command, chosen)
     if again := sum(isinstance(row, Skipped) for _, row in records.rows):
@@ -208,12 +208,12 @@ def _sequences(path: Path, chosen: Sequence[str]) -> FileTable:
 
 
 def _is_lines(path: Path) -> bool:
-    return Path(bare_name(path)).suffix.lower() in LINES
+    return suffix_of(path) in LINES
 
 
 def _form(path: Path, encoding: str) -> Format:
     """How a file is read: by its name, unless it holds JSON."""
-    form = "lines" if _is_lines(path) else FORMATS.get(Path(bare_name(path)).suffix.lower(), "csv")
+    form = "lines" if _is_lines(path) else FORMATS.get(suffix_of(path), "csv")
     return "jsonl" if form != "parquet" and holds_json(path, encoding) else form
 
 

@@ -17,7 +17,7 @@ from ....core.metrics.entities import scheme_of
 from ....core.spec import counted
 from ....data.classes import class_name
 from ....data.file_kinds import drawn_table, other_kind, other_table
-from ....data.files.compressed import bare_name, open_bytes
+from ....data.files.compressed import bare_name, open_bytes, suffix_of
 from ....data.files.csv_dialect import BEGINNING, detected_separator, fit, named
 from ....data.files.csv_tsv import Form, no_record
 from ....data.files.encodings import BEGINNING as BYTES
@@ -47,12 +47,12 @@ MOST_CLASSES = 40  # of a file with a label and a text on each line
 def of_file(path: Path, how: RecordFormat) -> Guess | str:
     """Guess a recipe for a file, or return what was seen if nothing fits. Unless `how` says otherwise, text that is not
     UTF-8 is read as Latin-1 or cp1252."""
-    if path.suffix == SUFFIX:
+    if suffix_of(path) == SUFFIX:
         rows = ParquetRows(path)
         return _records(path, [rows[i] for i in range(min(len(rows), ROWS))], len(rows), how)
     if path.name.lower().endswith((".mid", ".midi")):
         return Guess("music", ("data.kind=scores", setting("data.path", path), "data.steps=4"), ("a MIDI file",))
-    other = other_table if Path(bare_name(path)).suffix.lower() in _TABLES else other_kind
+    other = other_table if suffix_of(path) in _TABLES else other_kind
     if (kind := other(path, open_bytes(path))) is not None:
         return kind
     if how.encoding != "utf-8" or is_utf8(path):
@@ -108,7 +108,7 @@ def _with_nul(path: Path, how: RecordFormat) -> Guess | str:
 
 
 def _in_encoding(path: Path, how: RecordFormat) -> Guess | str:
-    suffix = Path(bare_name(path)).suffix.lower()
+    suffix = suffix_of(path)
     if how.sep or how.format in ("csv", "tsv"):
         return _table(path, "tsv" if how.form(path) == "tsv" else "csv", how)
     if how.format == "jsonl" or FORMATS.get(suffix) == "jsonl":
@@ -138,7 +138,7 @@ def _read_by(found: Guess | str, by_name: tuple[str, ...], more: tuple[str, ...]
 
 
 def _table(path: Path, form: Form, how: RecordFormat) -> Guess | str:
-    more = () if Path(bare_name(path)).suffix.lower() in (".csv", ".tsv") else (f"data.format={form}",)
+    more = () if suffix_of(path) in (".csv", ".tsv") else (f"data.format={form}",)
     if form == "tsv" and not how.sep and (sep := _other_separator(path, how)):
         note = f"no line of {path.name} that was looked at has a tab; its cells are separated by {named(sep)}"
         how, more = replace(how, sep=sep), (*more, setting("data.sep", sep))
@@ -235,7 +235,7 @@ def _records(
     path: Path, records: list[dict[str, Any]], count: int, how: RecordFormat, at: Sequence[int] = ()
 ) -> Guess | str:
     """Guess a recipe for `count` records, of which these are the first, `at` these lines, or else entries."""
-    named = Path(bare_name(path)).suffix in FORMATS and FORMATS[Path(bare_name(path)).suffix] in ("jsonl", "parquet")
+    named = FORMATS.get(suffix_of(path)) in ("jsonl", "parquet")
     more = () if named else ("data.format=jsonl",)
     names = list(dict.fromkeys(name for record in records for name in record))
     fields = {name: [record[name] for record in records if record.get(name) is not None] for name in names}
@@ -275,7 +275,7 @@ def _tags(path: Path, what: str, encoding: str) -> Guess:
     listed = ", ".join(tag for tag, _ in tags.most_common(6)) + (" …" if len(tags) > 6 else "")
     metric = () if scheme_of(tags) != "plain" else ("training.metric=accuracy",)
     seen = [f"{what}, {counted(len(lines), 'line')}"]
-    if not bare_name(path).endswith(".conllu"):
+    if suffix_of(path) != ".conllu":
         seen.append(f"the tag is in the last column: {listed} (data.tag=N for another)")
     return Guess("tag", ("data.kind=columns", setting("data.path", path), *metric), tuple(seen))
 

@@ -15,7 +15,7 @@ from statistics import median
 
 from ....core.optional_libraries import need
 from ....core.spec import counted
-from ....data.files.compressed import bare_name, open_bytes, open_tar
+from ....data.files.compressed import bare_name, open_bytes, open_tar, suffix_of
 from ....data.files.json_lines import json_file
 from ....data.files.records import FORMATS, RecordFormat
 from ....data.media.audio import duration
@@ -368,8 +368,8 @@ def _tables(listing: Listing, how: RecordFormat) -> Guess | str | None:
     files = [Path(listing.place, name) for name in listing.names if len(name.parts) == 1]
     if not listing.place.is_dir() or not files:
         return None
-    tables = [path for path in files if Path(bare_name(path)).suffix in FORMATS]
-    texts = [path for path in files if Path(bare_name(path)).suffix not in (*FORMATS, *TEXTS, "", ".json", ".yaml")]
+    tables = [path for path in files if suffix_of(path) in FORMATS]
+    texts = [path for path in files if suffix_of(path) not in (*FORMATS, *TEXTS, "", ".json", ".yaml")]
     if tables and (len(tables) == 1 or len({split_of(path) for path in tables} - {None}) == len(tables)):
         return of_files(tables, how) if len(tables) > 1 else of_file(tables[0], how)
     trained = [path for path in texts if split_of(path) == "train"]

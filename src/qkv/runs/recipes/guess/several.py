@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ....core.spec import counted
 from ....data.file_kinds import other_kind
-from ....data.files.compressed import bare_name, open_bytes
+from ....data.files.compressed import bare_name, open_bytes, suffix_of
 from ....data.files.lines import Lines
 from ....data.files.parquet import SUFFIX
 from ....data.files.records import FORMATS, RecordFormat
@@ -41,7 +41,7 @@ def split_of(path: Path) -> Split | None:
 def of_files(paths: Sequence[Path], how: RecordFormat) -> Guess | str:
     """Guess a recipe for files, in the order given: the source first. Or return what was seen if nothing fits."""
     for path in paths:
-        if Path(bare_name(path)).suffix.lower() in FASTA:
+        if suffix_of(path) in FASTA:
             return f"{path.name} is {WHAT_FASTA}"
         if path.is_dir() or path.name.lower().endswith(ARCHIVES):
             return f"{path.name} is a folder or an archive, which is read alone; or {HOW}"
@@ -59,7 +59,7 @@ def of_files(paths: Sequence[Path], how: RecordFormat) -> Guess | str:
         return str(error)
     if "train" not in files:
         return f"none of {_listed(paths)} is for training by its name"
-    if sizes == {2} and not any(Path(bare_name(path)).suffix in (*FORMATS, ".json") for path in paths):
+    if sizes == {2} and not any(suffix_of(path) in (*FORMATS, ".json") for path in paths):
         return _parallel(files, encoding, encoding != how.encoding)
     return (
         _per_split(files, how, encoding)
@@ -74,7 +74,7 @@ def _encoding(paths: Sequence[Path], how: RecordFormat) -> str:
         return how.encoding
     found: dict[str, Path] = {}
     for path in paths:
-        if path.suffix == SUFFIX:
+        if suffix_of(path) == SUFFIX:
             continue
         if (kind := other_kind(path, open_bytes(path))) is not None:
             raise ValueError(kind)
@@ -134,7 +134,7 @@ def _per_split(files: dict[Split, list[Path]], how: RecordFormat, encoding: str)
 
 
 def _ending(path: Path) -> str:
-    return Path(bare_name(path)).suffix
+    return suffix_of(path)
 
 
 def _listed(paths: Sequence[Path]) -> str:

@@ -34,7 +34,11 @@ class NGrams:
         """Read an ARPA file, which may be compressed by gzip. Raises ValueError, with the line, if it is none."""
         path = Path(path)
         try:
-            with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as f:
+            with (
+                gzip.open(path, "rt", encoding="utf-8")
+                if path.suffix.lower() == ".gz"
+                else path.open(encoding="utf-8") as f
+            ):
                 return cls._of(((number, line.strip()) for number, line in enumerate(f, 1)), path)
         except (UnicodeDecodeError, gzip.BadGzipFile, EOFError):
             raise ValueError(f"{brief(path)} is no ARPA file: it is no text in UTF-8") from None
