@@ -85,6 +85,29 @@ def test_broken_voc_is_told_by_file(change: dict[str, bytes | None], said: str, 
         Voc(path=str(write(files, tmp_path))).table("train")
 
 
+@pytest.mark.parametrize("twice", ["Annotations/p1.xml", "JPEGImages/p1.jpg", "ImageSets/Main/train.txt"])
+@pytest.mark.parametrize("archive", ["", ".tar"])
+def test_two_files_of_one_name_are_told(twice: str, archive: str, tmp_path: Path) -> None:
+    """As in a folder of two years, of which only one was read."""
+    files = voc_files()
+    path = write({**files, f"other/{twice}": files[twice]}, tmp_path, archive)
+    with pytest.raises(
+        ValueError, match=f"has two files .*/{Path(twice).stem}, one of them .*; give one of the folders"
+    ):
+        Voc(path=str(path)).open("train")
+
+
+def test_other_files_beside_pictures_and_lists_of_one_class(tmp_path: Path) -> None:
+    listed = {
+        "ImageSets/Main/cell_train.txt": b"p1  1\np2 -1\n",
+        "JPEGImages/p1.txt": b"no picture",
+        "JPEGImages/._p1.jpg": b"",
+    }
+    data = Voc(path=str(write(voc_files() | listed, tmp_path)), train_list="cell_train")
+    table = data.open("train")
+    assert [Path(str(one["image"])).name for one in table if isinstance(one, dict)] == ["p1.jpg", "p2.jpg"]
+
+
 def test_a_place_without_voc_is_told(tmp_path: Path) -> None:
     (tmp_path / "torn.tar").write_bytes(b"no archive at all")
     for path, said in (
@@ -164,6 +187,10 @@ def test_difficult_objects_of_voc_are_no_targets(tmp_path: Path) -> None:
         (
             {"annotations": [{"image_id": 5, "category_id": 3, "bbox": [1, 2, 3]}]},
             r"annotations\.0\.bbox should have at least 4 items, not 3",
+        ),
+        (
+            {"images": [{"id": n, "file_name": "5.jpg"} for n in (5, 9)]},
+            r"images\.1 has the file_name '5\.jpg' of an image",
         ),
         (
             {"annotations": [{"image_id": 6, "category_id": 3, "bbox": [1, 2, 3, 4]}]},

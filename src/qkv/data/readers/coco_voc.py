@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Sequence
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, ClassVar, NotRequired
+from typing import Annotated, Any, ClassVar, NotRequired, TypeVar
 from xml.etree import ElementTree
 
 from pydantic import FailFast, Field, TypeAdapter
@@ -17,9 +17,11 @@ from ..files.inside import inside
 from ..files.json_lines import json_file
 from ..holdout import FileSource, HoldOutSource
 from ..media.exif import DrawnOn
-from ..media.image_files import stamp_of, unpacked_tar
+from ..media.image_files import SUFFIXES, stamp_of, unpacked_tar
 from ..shuffle import text_hash
 from ..source import Example, Split, Table
+
+T = TypeVar("T")
 
 
 def _contents(path: Path) -> dict[str, Path | bytes]:
@@ -90,14 +92,24 @@ class _VocFiles:
         self.lists: dict[str, list[str]] = {}
         for name, file in sorted(_contents(path).items()):
             parts = PurePosixPath(name)
-            if parts.parent.name == "Annotations" and parts.suffix.lower() == ".xml":
-                self._annotations[parts.stem] = file
-            elif parts.parent.name == "JPEGImages":
-                self._images[parts.stem] = file
+            hidden = parts.name.startswith(".")
+            if parts.parent.name == "Annotations" and parts.suffix.lower() == ".xml" and not hidden:
+                self._add(self._annotations, parts, file)
+            elif parts.parent.name == "JPEGImages" and parts.suffix.lower() in SUFFIXES and not hidden:
+                self._add(self._images, parts, file)
             elif parts.match("ImageSets/Main/*.txt"):
-                self.lists[parts.stem] = _bytes(file).decode("utf-8", "replace").split()
+                self._add(self.lists, parts, _listed(_bytes(file).decode("utf-8", "replace")))
         if not self._annotations:
             raise ValueError(f"{brief(path)} has no file Annotations/….xml; give a folder or .tar in VOC's format")
+
+    def _add(self, files: dict[str, T], parts: PurePosixPath, content: T) -> None:
+        """Add a file by its name without suffix. Raises ValueError if there is another of this name."""
+        if parts.stem in files:
+            raise ValueError(
+                f"{brief(self._path)} has two files {parts.parent.name}/{parts.stem}, one of them {brief(str(parts))}; give "
+                "one of the folders, or give the files different names"
+            )
+        files[parts.stem] = content
 
     def table(self, listed: str, difficult: bool, drawn_on: DrawnOn | None) -> list[Example]:
         stems = self.lists.get(listed, sorted(self._annotations))
@@ -118,6 +130,14 @@ class _VocFiles:
         for name, box, hard in objects:
             _put(example, name, box, crowd=False, ignored=hard and not difficult)
         return example
+
+
+def _listed(text: str) -> list[str]:
+    """The names in a list of images. In the list of one class, each is followed by 1, 0 or -1."""
+    lines = [line.split() for line in text.splitlines()]
+    if lines and all(len(words) == 2 and words[1] in ("1", "0", "-1") for words in lines if words):
+        return [words[0] for words in lines if words]
+    return text.split()
 
 
 @lru_cache(maxsize=4)
@@ -272,6 +292,14 @@ def _coco(
     path: Path, stamp: tuple[int, int], folder: Path, crowds: bool, drawn_on: DrawnOn | None
 ) -> tuple[Example, ...]:
     content = checked(_COCO, json_file(path), f"{str(path)!r} is not in COCO's format")
+    files = set[str]()
+    for number, image in enumerate(content["images"]):
+        if image["file_name"] in files:
+            raise ValueError(
+                f"{brief(path)}: images.{number} has the file_name {brief(image['file_name'])} of an image before it, which "
+                "would divide its objects; give its annotations the id of the first, and remove the second"
+            )
+        files.add(image["file_name"])
     names = _by_id(content["categories"], f"{str(path)!r}: categories")
     images = _by_id(content["images"], f"{str(path)!r}: images")
     examples = {
