@@ -454,7 +454,6 @@ TESTED_ELSEWHERE = {
     "io/hub/gguf/weights.py": "runs/export/test_gguf.py",
     "io/hub/gguf/tokenizers/byte_level_bpe.py": "io/hub/gguf/tokenizers/test_read.py",
     "io/hub/quantized/stored.py": "io/hub/quantized/test_weights.py",
-    "io/hub/weights.py": "io/directories/test_hub_load.py",
     "io/transformers/": "ecosystem/test_transformers.py",
     "lab/ablate/live.py": "lab/ablate/test_study.py",
     "lab/ablate/page.py": "lab/ablate/test_study.py",

@@ -92,3 +92,15 @@ def test_masks_of_fractions_and_postscript_are_none(tmp_path: Path) -> None:
     (tmp_path / "b.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n")
     with pytest.raises(ValueError, match=r"b\.png' can't be read as a mask: cannot identify"):
         read_mask(tmp_path / "b.png")
+
+
+def test_masks_that_compression_changed_are_told(tmp_path: Path) -> None:
+    write(tmp_path, [str(i) for i in range(20)])
+    assert "JPEG" not in " ".join(Masks(path=str(tmp_path)).notes())
+    for i in range(3):
+        (tmp_path / "label" / f"{i}.png").unlink()
+        Image.fromarray(np.random.default_rng(i).choice(np.array([0, 90], np.uint8), (24, 24))).save(
+            tmp_path / "label" / f"{i}.JPG"
+        )
+    assert "3 masks of 20, such as '0.JPG', in JPEG's format" in Masks(path=str(tmp_path)).notes()[0]
+    assert set(np.unique(read_mask(tmp_path / "label" / "0.JPG"))) > {0, 90}

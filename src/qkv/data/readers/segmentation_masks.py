@@ -9,15 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.optional_libraries import need
-from ...core.spec import brief
+from ...core.spec import brief, counted
 from ..holdout import FileSource
 from ..media.exif import DrawnOn
 from ..media.image_files import SUFFIXES, is_wanted
 from ..media.images import MOST_PIXELS, MOST_SIDE, formats
 from ..shuffle import text_hash
-from ..source import Example, Split, Table
+from ..source import SPLITS, Example, Split, Table
 
 Mask = NDArray[np.uint8]  # (H, W)
+_LOSSY = (".jpg", ".jpeg", ".jpe", ".jfif")
 
 
 class Masks(FileSource, kind="masks"):
@@ -57,6 +58,17 @@ class Masks(FileSource, kind="masks"):
 
     def hold_out_key(self, table: Table, i: int, example: Example) -> int:
         return text_hash(example["image"].stem)
+
+    def notes(self) -> tuple[str, ...]:
+        masks = [path for split in SPLITS if self.gives(split) for path in _by_stem(self.paths(split)[1]).values()]
+        lossy = [path for path in masks if path.suffix.lower() in _LOSSY]
+        if not lossy:
+            return super().notes()
+        said = (
+            f"{counted(len(lossy), 'mask')} of {len(masks):,}, such as {brief(lossy[0].name)}, in JPEG's format, whose "
+            "compression changes numbers and so gives pixels classes that nobody drew; write masks as PNG"
+        )
+        return (said, *super().notes())
 
     def open(self, split: Split) -> Table:
         images, masks = (_by_stem(folder) for folder in self.paths(split))

@@ -410,6 +410,9 @@ def test_ragged_rows_columns_without_names_and_marks_that_are_text_are_told(runs
     assert any(
         "1 row of the first 4 of 'in.csv' with fewer cells than the 4 columns (line 4)" in n for n in table.notes
     )
+    Path("none.csv").write_text("\n\n  \n")
+    with pytest.raises(ValueError, match=r"none\.csv' holds no rows"):
+        read_table(Path("none.csv"), run, "predict")
     Path("in.tsv").write_text('text\tid\n"Go," he said.\t1\nfine\t2\n')
     assert any(
         "quotation marks around cells of in.tsv are read as text" in n

@@ -244,6 +244,8 @@ def _records(
     at: Form = "tsv" if form == "tsv" else "csv"
     how = replace(how, quotes=replace(how, strict=False).cells(path, at).other_quotes or USUAL)
     cells = how.cells(path, at)
+    if not len(cells):
+        raise ValueError(f"{brief(path)} holds no rows: all of its lines are empty")
     header = replace(how, header=_header(cells, run, command, chosen))
     records = open_records(path, (), header)
     names = records.names or tuple(map(str, range(cells.width)))
