@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -87,6 +88,14 @@ def evaluate(
     include_path: Annotated[
         Path | None, typer.Option(metavar="DIR", help="A folder of tasks of your own, in the harness's YAML form.")
     ] = None,
+    gen_kwargs: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE,…",
+            help="Options of a task's outputs in place of its own, such as max_gen_toks=64,do_sample=true,temperature=0.7; "
+            "repeatable.",
+        ),
+    ] = None,
     ensemble_weights: EnsembleWeights = None,
     ensemble_mode: EnsembleMode = None,
     device: Device = "auto",
@@ -106,8 +115,8 @@ def evaluate(
 
     if out is not None:
         claim_output(out, overwrite)
-    of_tasks = {"num_fewshot": num_fewshot, "batch_size": batch_size, "include_path": include_path}
-    of_tasks["apply_chat_template"] = apply_chat_template or None
+    of_tasks: dict[str, Any] = {"num_fewshot": num_fewshot, "batch_size": batch_size, "include_path": include_path}
+    of_tasks |= {"apply_chat_template": apply_chat_template or None, "gen_kwargs": _gen_kwargs(gen_kwargs or ())}
     if tasks is not None:
         others = {"--data": data, "--num-beams": num_beams, "--evaluation": evaluation, "--task": task}
         _evaluate_tasks(runs, tasks, others, max_examples, out, device, json, of_tasks)
@@ -203,6 +212,17 @@ def _inputs(run: Run, data: Sequence[str]) -> list[Path]:
     values = [value for _, spec in source.walk() for value in vars(spec).values()]
     texts = [text for value in values for text in (value if isinstance(value, (list, tuple)) else [value])]
     return [path for text in texts if isinstance(text, str) and (path := existing_path(text)) is not None]
+
+
+def _gen_kwargs(given: Sequence[str]) -> dict[str, Any] | None:
+    """The options in texts such as `temperature=0.7,top_k=20`; a comma in a value is followed by no name and `=`."""
+    from ..runs.recipes.overrides import parse
+
+    parts = [part.strip() for text in given for part in re.split(r",(?=\s*\w+=)", text)]
+    wrong = next((part for part in parts if not re.match(r"\w+=.", part)), None)
+    if wrong is not None:
+        raise ValueError(f"--gen-kwargs takes options such as temperature=0.7,top_k=20, not {wrong!r}")
+    return dict(map(parse, parts)) or None
 
 
 def _number(text: str) -> int | Literal["all"]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...core.optional_libraries import is_installed, need
-from ...core.spec import brief, counted
+from ...core.spec import brief, counted, nearest
 from ...generation import Generation, row_seed
 from ...generation.log_likelihood import Scores, score
 from ...generation.stopping import cut_at
@@ -36,7 +36,9 @@ LENGTHS = (
     "max_tokens",
     "max_completion_tokens",
 )  # names of one option, the first wins
-OPTIONS = ("temperature", "top_k", "top_p", "min_p", "num_beams", "repetition_penalty", "no_repeat_ngram_size")
+CHANGED = ("until", "do_sample")  # what a task sets besides a length and options
+SAMPLING = ("temperature", "top_k", "top_p", "min_p")
+OPTIONS = (*SAMPLING, "num_beams", "repetition_penalty", "no_repeat_ngram_size")
 
 Request = tuple[tuple[str, str], list[int], list[int]]  # texts, ids of the context and ids of the continuation
 
@@ -220,11 +222,7 @@ class HarnessModel(TemplateLM):
         options: dict[str, Any] = {"max_new_tokens": int(new), "do_sample": samples}
         if samples and temperature:
             options["temperature"] = float(temperature)
-        unknown = sorted(set(left) - set(OPTIONS))
-        if unknown:
-            raise ValueError(
-                f"a task sets {brief(unknown[0])} of its outputs, and can set {', '.join((*LENGTHS[:1], *OPTIONS))} here"
-            )
+        check_options(left)
         return self.run.settings(**options, **{name: left[name] for name in left}), stop
 
     def _chunks(self, order: Sequence[int], what: str, quiet: bool, size: int = CHUNK) -> Iterator[Sequence[int]]:
@@ -235,6 +233,20 @@ class HarnessModel(TemplateLM):
             for start in range(0, len(order), size):
                 yield order[start : start + size]
                 bar.update(len(order[start : start + size]))
+
+
+def check_options(given: Mapping[str, Any], said: bool = False) -> None:
+    """Check the names of options of outputs. Raises ValueError for one that there is not.
+
+    said: whether sampling has to be turned on beside options of sampling, which it is not in most tasks.
+    """
+    allowed = (*LENGTHS[:1], *CHANGED, *OPTIONS)
+    unknown = next((name for name in given if name not in (*LENGTHS, *allowed)), None)
+    if unknown is not None:
+        raise ValueError(f"a task's outputs have no option {brief(unknown)}; {nearest(unknown, allowed)}")
+    sampling = next((name for name in SAMPLING if given.get(name)), None)
+    if said and sampling is not None and "do_sample" not in given:
+        raise ValueError(f"{sampling} is for sampling, which most tasks turn off; give do_sample=true beside it")
 
 
 def _by_options(requests: Sequence[Instance]) -> dict[str, list[int]]:

@@ -18,6 +18,7 @@ from ...core.spec import brief, counted
 from ..inference.run import Run
 from ..inference.uses import commands, kind_of
 
+GENERATES = "generate_until"  # the harness's kind of task that has outputs
 MTEB = "mteb:"  # before the name of a task that a language model embeds texts for
 
 
@@ -67,12 +68,14 @@ def evaluate_tasks(
     batch_size: int = 32,
     apply_chat_template: bool = False,
     include_path: str | Path | None = None,
+    gen_kwargs: Mapping[str, object] | None = None,
 ) -> TaskScores:
     """Evaluate a run that generates texts on tasks of lm-evaluation-harness, and one that embeds texts on tasks of mteb.
 
     tasks: names, groups and patterns such as `arc_*`; `mteb:NAME` is a task of mteb for a model that does both.
     limit: the most examples of a task. num_fewshot: solved examples before each question; the task's own number by default.
     include_path: a folder of tasks of your own, in the harness's YAML form.
+    gen_kwargs: options of outputs in place of those that the tasks set, such as `{"max_gen_toks": 64, "temperature": 0.7}`.
 
     Raises ValueError for unknown tasks, a run that can do neither, options that the library lacks, and data that can't be
     read.
@@ -91,8 +94,10 @@ def evaluate_tasks(
         )
     began = time.perf_counter()
     if not embeds:
-        return _by_harness(run, names, began, limit, num_fewshot, batch_size, apply_chat_template, include_path)
-    given = {"a limit": limit, "num_fewshot": num_fewshot, "include_path": include_path}
+        return _by_harness(
+            run, names, began, limit, num_fewshot, batch_size, apply_chat_template, include_path, gen_kwargs
+        )
+    given = {"a limit": limit, "num_fewshot": num_fewshot, "include_path": include_path, "gen_kwargs": gen_kwargs}
     for option, value in {**given, "apply_chat_template": apply_chat_template or None}.items():
         if value is not None:
             raise ValueError(f"tasks of mteb have no {option.removeprefix('a ')}; leave it out")
@@ -108,12 +113,14 @@ def _by_harness(
     batch_size: int,
     apply_chat_template: bool,
     include_path: str | Path | None,
+    gen_kwargs: Mapping[str, object] | None,
 ) -> TaskScores:
+    from .harness import HarnessModel, check_options
+
+    check_options(gen_kwargs or {}, said=True)
     need("evaluation on tasks", "lm_eval")
     from lm_eval import simple_evaluate
     from lm_eval.tasks import TaskManager
-
-    from .harness import HarnessModel
 
     if include_path is not None and not Path(include_path).is_dir():
         raise ValueError(f"include_path is a folder of tasks in YAML, and {brief(str(include_path))} is none")
@@ -133,10 +140,14 @@ def _by_harness(
             apply_chat_template=apply_chat_template,
             fewshot_as_multiturn=apply_chat_template,
             task_manager=manager,
+            gen_kwargs=dict(gen_kwargs or {}) or None,
             log_samples=False,
         ),
     )
     notes = []
+    scored = [name for name, one in report["configs"].items() if one["output_type"] != GENERATES]
+    if gen_kwargs and scored:
+        notes.append(f"options of outputs have no effect on {', '.join(scored)}, which compare likelihoods")
     if model.cut:
         notes.append(
             f"{counted(model.cut, 'context')} lost the beginning to fit into the model's {model.max_length} tokens"
