@@ -10,7 +10,7 @@
     python -m bench scale                    two ranks beside one, for docs/scale.md
     python -m bench encoding                 BERT-base and ViT-B/16 beside other libraries, for docs/performance.md
     python -m bench gpu                      kernels, steps, decoding and memory on one GPU; --dry-run tries it on a CPU
-    python -m bench harness                  lm-evaluation-harness's requests beside its own backend
+    python -m bench leaderboards             lm-evaluation-harness's requests beside its own backend
     python -m bench onednn                   products in fp32 by oneDNN and by MKL, for docs/machine.md
     python -m bench planner POINTS           the planner beside published runs in a JSON file, for docs/scale.md
     python -m bench prompts                  reading of prompts beside large products, for docs/performance.md
@@ -50,7 +50,7 @@ from .batching import main as batching
 from .cost.command import main as cost
 from .encoding.command import main as encoding
 from .gpu import main as gpu
-from .harness import main as harness
+from .leaderboards import main as leaderboards
 from .lockstep import Case, measure, ring
 from .onednn import main as onednn
 from .pictures import main as pictures
@@ -81,7 +81,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "cost": cost,
     "encoding": encoding,
     "gpu": gpu,
-    "harness": harness,
+    "leaderboards": leaderboards,
     "onednn": onednn,
     "pictures": pictures,
     "planner": planner,

@@ -1,4 +1,4 @@
-"""`python -m bench harness`: the seconds of lm-evaluation-harness's requests by `qkv eval --tasks` and by its backend `hf`.
+"""`python -m bench leaderboards`: seconds of lm-evaluation-harness's requests by `qkv eval --tasks` and its backend `hf`.
 
 Both have the same weights, a GPT-2 of 6 layers of width 384 with random numbers, in fp32 on the CPU, and take turns. The
 requests are those of three kinds of tasks: four choices for each of 50 questions, 20 outputs of 32 tokens, and the
@@ -33,7 +33,7 @@ KINDS = {
 
 
 def main(words: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench harness", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench leaderboards", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--threads", type=int, help="of PyTorch [default: its own number]")
@@ -72,7 +72,7 @@ def backends(batch_size: int, quick: bool) -> tuple[Any, Any]:
     template = TemplateProcessing("<s> $A", None, [("<s>", tokenizer.id("<s>"))])  # by which both begin texts
     tokenizer.raw.post_processor = template
     spec = qkv.preset("gpt2", **(QUICK if quick else SIZES), vocab_size=tokenizer.vocab_size)
-    folder = tempfile.mkdtemp(prefix="qkv-harness-")
+    folder = tempfile.mkdtemp(prefix="qkv-leaderboards-")
     run = qkv.Run(qkv.build(spec), tokenizer)
     run.save(folder, to="hub", overwrite=True)
     (Path(folder) / "generation_config.json").unlink()  # whose max_new_tokens `hf` would prefer to the tasks'
