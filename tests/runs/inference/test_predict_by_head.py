@@ -165,6 +165,30 @@ def test_answers_of_an_encoder_decoder(tmp_path: Path) -> None:
     assert (one.value.start, one.value.answer) == (places[first][0], context[places[first][0] : places[last][1]])
 
 
+@pytest.mark.parametrize("name", ["MBartTokenizer", "MBart50Tokenizer"])
+def test_classes_of_an_encoder_decoder_of_many_languages(tmp_path: Path, name: str) -> None:
+    """mBART's decoder starts from the last token of the text, and the state at `</s>` is classified."""
+    letters = [(character, -3.0) for character in "abcdefgh"]
+    pieces = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -2.0), *letters]
+    tokenizer = getattr(transformers, name)(vocab=pieces)
+    sizes = {f"{stack}_{size}": n for stack in ("encoder", "decoder") for size, n in BART.items()}
+    config = transformers.MBartConfig(
+        vocab_size=len(tokenizer), d_model=16, max_position_embeddings=40, num_labels=3, **sizes
+    )
+    torch.manual_seed(3)
+    theirs = transformers.MBartForSequenceClassification(config).eval()
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.5 if parameter.ndim > 1 else 0)
+    theirs.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    run = load(tmp_path, device="cpu")
+    for text, one in zip(["abc", "dead beef h"], run.classify(["abc", "dead beef h"]), strict=True):
+        with torch.no_grad():
+            wanted = theirs(**tokenizer(text, return_tensors="pt")).logits[0].softmax(-1).tolist()
+        assert [one.probabilities[f"LABEL_{i}"] for i in range(3)] == pytest.approx(wanted, abs=1e-5)
+
+
 BART = {"layers": 2, "attention_heads": 2, "ffn_dim": 32}
 
 

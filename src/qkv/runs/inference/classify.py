@@ -172,6 +172,15 @@ def inputs_of(run: LoadedModel, rows: Rows, *, first_sees_all: bool = False) -> 
     if getattr(first.embedding, "token_types", 0) > 1:
         inputs["token_types"] = padded([types for _, types in rows], device)[0]
     if run.model.is_encoder_decoder:
-        start = torch.full_like(ids[:, :1], run.start or 0)
-        inputs |= {"target": torch.cat([start, ids[:, :-1]], 1), "target_layout": layout}
+        target, layout = padded([_behind(run, row) for row, _ in rows], device)
+        inputs |= {"target": target, "target_layout": layout}
     return inputs
+
+
+def _behind(run: LoadedModel, ids: list[int]) -> list[int]:
+    """What the decoder reads of a text. mBART's starts from the last token, a language or `</s>`, and is read at `</s>`."""
+    config = {} if run.origin is None else run.origin.config
+    if config.get("model_type") != "mbart":
+        return [run.start or 0, *ids[:-1]]
+    ends = [i for i, token in enumerate(ids) if token == config.get("eos_token_id", 2)]
+    return [ids[-1], *ids[:-1]][: ends[-1] + 1 if ends else len(ids)]
