@@ -47,6 +47,28 @@ def test_vectors_are_those_of_the_library(name: str, tmp_path: Path) -> None:
         torch.testing.assert_close(scores, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
+def test_the_encoder_of_t5_with_a_dense_layer_is_that_of_the_library(tmp_path: Path) -> None:
+    """As sentence-t5 and GTR are laid out."""
+    library, transformers = pytest.importorskip("sentence_transformers"), pytest.importorskip("transformers")
+    encoder("xlm-roberta", tmp_path / "hub")  # for its tokenizer
+    torch.manual_seed(0)
+    config = transformers.T5Config(vocab_size=120, d_model=16, d_kv=4, d_ff=32, num_layers=2, num_heads=4)
+    transformers.T5EncoderModel(config).save_pretrained(tmp_path / "t5")
+    for file in (tmp_path / "hub-words").iterdir():
+        (tmp_path / "t5" / file.name).write_bytes(file.read_bytes())
+    modules = pytest.importorskip("sentence_transformers.models")
+    dense = modules.Dense(16, 12, bias=False, activation_function=torch.nn.Identity())
+    parts = [modules.Transformer(str(tmp_path / "t5")), modules.Pooling(16, "mean"), dense, modules.Normalize()]
+    theirs = library.SentenceTransformer(modules=parts, device="cpu")
+    theirs.save(str(tmp_path / "embedder"))
+    run = load(tmp_path / "embedder", "cpu")
+    again = load(run.save(tmp_path / "again", to="hub"), "cpu")
+    expected = torch.from_numpy(theirs.encode(TEXTS))
+    for one in (run, again):
+        torch.testing.assert_close(torch.from_numpy(one.embed_array(TEXTS)), expected, rtol=1e-5, atol=1e-5)
+
+
 def test_the_command_takes_a_prompt_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = encoder("bert", tmp_path / "hub", **E5)
     assert main(["embed", str(folder), "hello", "--prompt", "query"]) == 0
