@@ -75,14 +75,14 @@ def fairseq(
     if family is CAMEMBERT:
         pieces = [*map(_control, _CAMEMBERTS_FIRST), *model.pieces[1:], _control("<mask>")]
     elif family is M2M_100:
-        pieces = [*_numbered(model, vocabulary_path), *map(_control, languages_of(family, config))]
+        pieces = [*_numbered(model, vocabulary_path), *map(_control, _languages(family, config))]
     else:
-        pieces = [*map(_control, _FIRST), *model.pieces[3:], *map(_control, (*languages_of(family, config), "<mask>"))]
+        pieces = [*map(_control, _FIRST), *model.pieces[3:], *map(_control, (*_languages(family, config), "<mask>"))]
     unk_id = next(i for i, piece in enumerate(pieces) if piece.text == "<unk>")
     return pipeline(replace(model, pieces=tuple(pieces), unk_id=unk_id))
 
 
-def languages_of(family: TokenizerFamily, config: HubConfig) -> list[str]:
+def _languages(family: TokenizerFamily, config: HubConfig) -> list[str]:
     """Return the tokens of languages, in the order of their ids."""
     if family is M2M_100:
         few = config.values.get("language_codes") == "wmt21"
