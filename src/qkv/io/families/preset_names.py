@@ -386,6 +386,7 @@ WITHOUT: tuple[str, ...] = (  # modules without presets
     "idefics3",
     "paligemma",
     "qwen3_vl",
+    "qwen3_vl_moe",
     "qwen_vl",
     "siglip2",
 )
