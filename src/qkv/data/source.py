@@ -164,7 +164,7 @@ class Source(Spec, role="source"):
 
     @property
     def libraries(self) -> tuple[str, ...]:
-        """The optional libraries that it needs, by the names of their modules; those of some files alone are left out."""
+        """The modules of optional libraries that it needs, without libraries that only some files need."""
         return ()
 
     @property

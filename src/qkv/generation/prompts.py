@@ -126,7 +126,7 @@ def laid_prompt(model: DecodingModel, prompt: int, total: int) -> Layout:
 
 
 def marks_prompts(model: object) -> bool:
-    """Whether some layer of a decoder depends on which tokens have the role PREFIX, as those of prompts have."""
+    """Whether some layer of a decoder depends on which tokens have the role PREFIX, as tokens of prompts do."""
     decoder = getattr(getattr(model, "spec", None), "decoder", None)
     blocks = getattr(decoder, "blocks", ())
     return any(map(reads_prefix, {getattr(block.attention, "pattern", None) for block in blocks}))

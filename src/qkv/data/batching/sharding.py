@@ -48,7 +48,7 @@ def share_of(shard: Shard, lengths: Index, source_lengths: Index) -> Share:
 
 
 def _spread(edges: Index, n: int) -> Index:
-    """Move boundaries so that no rank is left without rows while another has two."""
+    """Move boundaries until no rank is without rows while another has two."""
     size = len(edges) - 1
     if n < size:
         return np.minimum(np.arange(size + 1), n)

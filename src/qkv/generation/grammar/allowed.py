@@ -1,4 +1,4 @@
-"""The tokens that a grammar allows after those of a row, by llguidance."""
+"""The tokens that a grammar allows next in each row, by llguidance."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REMEMBERED = 1024  # places in outputs
 
 
 class AllowedTokens:
-    """Forbids the tokens that a grammar does not allow after those of each row."""
+    """Forbids the tokens that a grammar does not allow next in each row."""
 
     def __init__(self, start: Any, width: int) -> None:
         self.width = width

@@ -1,4 +1,4 @@
-"""The family whose tensors are nearest to those of a directory of an unknown model type."""
+"""The family whose tensors are most like the tensors of a directory of an unknown model type."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def norm_of(gated: bool) -> RMSNorm | LayerNorm:
 
 @dataclass(frozen=True)
 class Windows:
-    """The field `windows`: windows in all layers but those of `fullatt_block_indexes`."""
+    """The field `windows`: windows in all layers that `fullatt_block_indexes` does not name."""
 
     size: str = "windows"
 
@@ -114,7 +114,7 @@ class Windows:
 
 @dataclass(frozen=True)
 class Channels:
-    """The field `channels`: those of all pictures that a patch spans."""
+    """The field `channels`: the channels of all pictures that a patch spans."""
 
     size: str = "channels"
 
@@ -345,7 +345,7 @@ class Sections(Rope):
 
 
 class FlatPart(Part):
-    """A part whose keys may stand beside those of the whole, as in the files of the authors."""
+    """A part whose keys may stand beside the keys of the whole, as in the files of the authors."""
 
     @property
     def keys(self) -> Mapping[str, Any]:

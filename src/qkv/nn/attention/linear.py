@@ -241,7 +241,7 @@ def _confined(
     before: LinearState | None,
     attended: Callable[[Features, Features, Tensor, LinearState | None], Tensor],
 ) -> Float[Tensor, "B T H E"]:
-    """Recompute `out` so that NaN and infinities reach only the queries that see them.
+    """Recompute `out`, and let NaN and infinities reach only the queries that see them.
 
     To find these queries, `attended` is computed with features of 1, and values of 1 if a token is not finite.
     """

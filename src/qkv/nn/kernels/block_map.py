@@ -15,7 +15,7 @@ from ..patterns.basic import Interval, Pattern
 
 @dataclass(frozen=True, eq=False)
 class BlockMap:
-    """For each tile: may some pair be allowed, and is every pair surely allowed (so that it needs no mask)?"""
+    """For each tile: may some pair be allowed, and is every pair surely allowed, which needs no mask?"""
 
     maybe: Bool[Tensor, "rows cols"]
     surely: Bool[Tensor, "rows cols"]

@@ -174,7 +174,7 @@ class TowerModule(InputModule):
     def forward(
         self, read: _Laid, position: Float[Tensor, "B P M"] | None, token_types: Tensor | None = None
     ) -> Float[Tensor, "B P L*M"]:
-        """The vectors, and behind each those of `layers`."""
+        """The vectors, each followed by the vectors of `layers`."""
         after = dict.fromkeys(self.spec.layers, read.values)
         states = self.stack(read.values, read.layout, after=after or None)
         vectors = self._projected(states, self.projector, read)

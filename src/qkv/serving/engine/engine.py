@@ -145,7 +145,7 @@ class Engine:
             )
 
     def do(self, job: Job[Item, Result]) -> Future[Sequence[Result]]:
-        """Queue a job, which is joined with those of its kind that wait then. Raises `Busy` if it can't be accepted."""
+        """Queue a job, which is joined with waiting jobs of its kind. Raises `Busy` if it can't be accepted."""
         with self._changed:
             self._check_room()
             self._jobs.add(job)

@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 class TextJobs:
     """Makes jobs from texts that are read whole; texts of several requests become one batch.
 
-    By default only where a text gets the same numbers, to the bit, in any batch: if `encodes_in_panels` serves the model's
+    By default only if a text gets the same numbers, to the bit, in any batch: if `encodes_in_panels` serves the model's
     stack, with products in the order of panels. Heads have to treat each text by itself too; one that takes the mean of
     hidden states doesn't, because the order of its sum depends on the padding. All other jobs are computed by themselves.
     With `fast` all are joined, and products are as fast as they can be.
@@ -51,7 +51,7 @@ class TextJobs:
 
 
 def _exact_states(model: Any) -> bool:
-    """Whether hidden states of a text, those of the encoder if there is one, are the same in any batch."""
+    """Whether hidden states of a text, from the encoder if there is one, are the same in any batch."""
     if not isinstance(model, TransformerModel) or model.device.type != "cpu" or model.training:
         return False
     stack: Any = model.encoder if model.encoder is not None else model.decoder

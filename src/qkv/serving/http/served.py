@@ -80,7 +80,7 @@ class Served:
 
     @property
     def reads_only_text(self) -> bool:
-        """Whether its inputs are texts, so that none is the path of a file."""
+        """Whether its inputs are texts, none the path of a file."""
         task = self.run.trained_on
         return reads_text(self.run) and (task is None or isinstance(task, Tag | Answer | Classify | Regress))
 

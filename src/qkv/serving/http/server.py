@@ -52,7 +52,7 @@ class PatientProtocol(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """Says where it listens once it does."""
+    """Calls `say` with its port once it listens."""
 
     def __init__(self, config: uvicorn.Config, say: Callable[[int], None]) -> None:
         super().__init__(config)

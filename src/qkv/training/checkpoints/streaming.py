@@ -28,7 +28,7 @@ class Later(NamedTuple):
 def stream_tensors(path: Path, tensors: Sequence[Later]) -> None:
     """Atomically replace a safetensors file, with checksums, by tensors that are made one after another.
 
-    Those of wide dtypes come first, so all are aligned, and otherwise in the given order.
+    Tensors of wide dtypes come first, so all are aligned, and otherwise in the given order.
     """
     tensors = sorted(tensors, key=lambda one: -one.dtype.itemsize)
     entries: dict[str, object] = {}

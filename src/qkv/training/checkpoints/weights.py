@@ -125,7 +125,7 @@ def write_tensors(path: Path, tensors: Tensors, metadata: Mapping[str, str] | No
     except SafetensorError as error:
         raise OSError(f"{path} could not be written: {error}") from None
     if metadata:
-        checksums.order(path)  # so that equal tensors make equal files
+        checksums.order(path)  # equal tensors make equal files
     path.chmod(0o666 & ~_umask())  # the library makes its files private, unlike everything else in a run
 
 
@@ -159,7 +159,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def learned(model: nn.Module, tensors: Tensors) -> list[Tensor]:
-    """Those of a model's tensors that are parameters. A buffer may hold an infinity for good, as a mask does."""
+    """The tensors of a model that are parameters. A buffer may hold an infinity for good, as a mask does."""
     names = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     return [tensor for name, tensor in tensors.items() if name in names]
 

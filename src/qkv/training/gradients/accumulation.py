@@ -1,4 +1,4 @@
-"""Gradient accumulation: the losses of several batches weighted so that they sum to the loss of one large batch."""
+"""Gradient accumulation: weights by which the losses of several batches sum to the loss of one large batch."""
 
 from __future__ import annotations
 

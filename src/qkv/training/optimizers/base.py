@@ -77,7 +77,7 @@ class Optimizer(Spec, role="optimizer"):
         freeze(model, self.freeze)
 
     def inseparable(self, model: nn.Module, cuts: Mapping[nn.Parameter, int]) -> set[nn.Parameter]:
-        """Those of a model's parameters, each to be cut along a dimension, whose parts can't be updated by themselves."""
+        """The parameters of a model, each to be cut along a dimension, whose parts can't be updated by themselves."""
         return set() if self.elementwise else set(cuts)
 
     def make(self, groups: Groups, model: nn.Module) -> torch.optim.Optimizer:

@@ -249,7 +249,7 @@ def _from_sentencepiece(path: Path) -> Parts:
 
 
 def _sides(model: SentencePiece, path: Path, config: HubConfig) -> Parts:
-    """Read Marian's tokenizer: that of the file, and for source.spm also that of target.spm beside it."""
+    """Read Marian's tokenizer from a file; for source.spm, also the one in target.spm beside it."""
     if config.flag("separate_vocabs", False):
         raise ValueError(
             "its configuration sets separate_vocabs, which qkv doesn't support: each side has its own vocabulary"

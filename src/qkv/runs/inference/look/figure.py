@@ -34,7 +34,7 @@ from ..loaded import LoadedModel
 from .passes import ForwardPass, TokenSequence, recorded_calls, sequence_of, tower_of
 
 BESIDE = ("cross", "tower")
-"""Groups of attention to other tokens than those of a model's only stack: of a source, or of the patches of pictures."""
+"""Groups of attention to tokens outside a model's only stack: to a source, or to the patches of pictures."""
 INDUCTION = 16  # random tokens that are repeated to measure induction
 
 

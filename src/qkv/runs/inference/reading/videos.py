@@ -1,6 +1,6 @@
 """Videos for models in the Hub's format: which pictures are read, their sizes and values, and their placeholders.
 
-For the same decoded pictures, the results equal those of transformers' processors bit for bit.
+For the same decoded pictures, the results equal the ones of transformers' processors bit for bit.
 """
 
 from __future__ import annotations

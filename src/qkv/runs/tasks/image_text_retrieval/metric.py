@@ -43,7 +43,7 @@ class RetrievalMetric(Metric):
 
     text_recall@k:  the share of images whose own text is among the k texts of the highest cosine. Of classes written as
                     texts, k = 1 is the accuracy of zero-shot classification.
-    image_recall@k: the share of texts that find an image of their own among k.
+    image_recall@k: the share of texts that find one of their images among k.
     recall@1:       the mean of both for k = 1.
 
     Equal texts are one text, and each of its images is right.

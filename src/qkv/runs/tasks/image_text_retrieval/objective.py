@@ -35,7 +35,7 @@ class ClipObjective(DualEncoderObjective, kind="clip"):
     the step, and each text its image (Radford et al. 2021, CLIP, figure 3). s is learned, and counts as `max_scale` if it is
     larger.
 
-    The pairs of a step are those of all accumulated batches and ranks, see `PairObjective`. The value is in nats per pair;
+    A step has the pairs of all accumulated batches and ranks, see `PairObjective`. The value is in nats per pair;
     chance is the logarithm of the number of pairs in a step.
     """
 
@@ -53,7 +53,7 @@ class SiglipObjective(DualEncoderObjective, kind="siglip"):
     """−Σ_j log σ(z_ij (s ⟨u_i, v_j⟩ + b)), z_ij being 1 if i = j and else −1: whether an image and a text belong together is
     a yes or no for each pair of a step (Zhai et al. 2023, SigLIP, §3). s and b are learned; a model without b has b = 0.
 
-    The pairs of a step are those of all accumulated batches and ranks, see `PairObjective`. The value is the sum over the
+    A step has the pairs of all accumulated batches and ranks, see `PairObjective`. The value is the sum over the
     texts of a step, in nats per image.
     """
 

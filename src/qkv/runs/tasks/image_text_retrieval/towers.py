@@ -79,7 +79,7 @@ class Towers:
 
     def classify(self, paths: Sequence[str], classes: Sequence[str], templates: Sequence[str]) -> list[Classified]:
         """Zero-shot classification: the classes by the score of a picture with the mean of a class's prompts, as vectors of
-        length 1 (Radford et al. 2021, §3.1). With SigLIP's bias, each class has a probability of its own.
+        length 1 (Radford et al. 2021, §3.1). With SigLIP's bias, each class has its own probability.
 
         Raises ValueError for fewer than two classes, and for templates without {}.
         """

@@ -113,7 +113,7 @@ class RecognizeCTC(SpeechRecognition, kind="recognize-ctc"):
 
     @property
     def greedy(self) -> bool:
-        """Whether texts are those of the likeliest alignments."""
+        """Whether texts are read from the likeliest alignments."""
         return self.beams == 1 and self.lm is None
 
     def _searched(
