@@ -266,6 +266,24 @@ def test_a_file_holds_one_idea():
     assert not long, f"more than {MOST_LINES} lines probably hold two ideas: {long}"
 
 
+def _body(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.stmt]:
+    """The statements of a function, without its docstring."""
+    return function.body[1:] if ast.get_docstring(function) else function.body
+
+
+def _functions(path: Path) -> list[tuple[str, int]]:
+    """The name of every function in a file, and the number of lines of its body."""
+    found = [node for node in ast.walk(_tree(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    bodies = [(one.name, _body(one)) for one in found]
+    return [(name, (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0) for name, body in bodies]
+
+
+def test_no_function_needs_scrolling():
+    """Signatures and docstrings don't count: a command declares each option in a few lines."""
+    long = [f"{_named(path)}: {name}, {lines}" for path in MODULES for name, lines in _functions(path) if lines > 60]
+    assert not long, "\n".join(long)
+
+
 def test_a_module_says_what_it_is_about():
     silent = [_named(path) for path in MODULES if _tree(path).body and not ast.get_docstring(_tree(path))]
     assert not silent, f"a module docstring says in a sentence or two what its file is about: {silent}"
@@ -503,9 +521,8 @@ MOST_PLAIN = 10  # lines of a function without branches that is no logic
 def _has_logic(path: Path) -> bool:
     """Whether some function branches or is longer than a few lines."""
     functions = [node for node in ast.walk(_tree(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    bodies = [one.body[1:] if ast.get_docstring(one) else one.body for one in functions]
-    longest = max((body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0 for body in (*bodies, []))
-    return longest > MOST_PLAIN or any(isinstance(node, BRANCHES) for one in functions for node in ast.walk(one))
+    branches = any(isinstance(node, BRANCHES) for one in functions for node in ast.walk(one))
+    return branches or any(lines > MOST_PLAIN for _, lines in _functions(path))
 
 
 def test_a_module_with_logic_has_its_tests_at_the_same_place() -> None:
