@@ -76,7 +76,7 @@ def test_a_model_of_no_family_says_so(source: Path, tmp_path: Path, capsys: pyte
         (["/nowhere/at/all", "out"], "there is no run directory /nowhere/at/all"),
     ],
 )
-def test_mistakes(
+def test_mistakes_are_one_sentence(
     arguments: list[str],
     said: str,
     source: Path,

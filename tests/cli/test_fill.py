@@ -15,7 +15,9 @@ from qkv.cli import main
 TEXTS = ["Ada lives in [MASK].", "[MASK] plays the [MASK] , and Ben lives [MASK] Norway", "[MASK]"]
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_candidates_are_printed_or_json_and_texts_without_a_mask_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     *_, run = of_hub(tmp_path, "BertForMaskedLM")
     assert main(["fill", str(tmp_path), "--top-k", "2", "--json", *TEXTS[:2], " "]) == 0
     one, two, blank = map(json.loads, capsys.readouterr().out.splitlines())

@@ -125,7 +125,9 @@ def test_no_text(trained_lm: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
         ),
     ],
 )
-def test_mistakes(trained_lm: Path, arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_are_one_sentence(
+    trained_lm: Path, arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["look", str(trained_lm), *arguments]) == 2
     message = capsys.readouterr().err
     assert says in message and "Traceback" not in message

@@ -38,7 +38,7 @@ def test_a_table_then_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         ("--time soon", "is not a duration"),
     ],
 )
-def test_mistakes(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_are_one_sentence(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ablate", "localise", *TINY, *words.split()]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1

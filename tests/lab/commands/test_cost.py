@@ -115,7 +115,7 @@ def test_steps_and_precision_of_a_whole_training(capsys: pytest.CaptureFixture[s
         (["--tokens", "1B", "--utilization", "2"], "utilization is a share of the peak above 0, at most 1, not 2.0"),
     ],
 )
-def test_mistakes(given: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_are_one_sentence(given: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cost", "gpt2", "n_layers=1", "--rows", "1", "--length", "16", *given]) == 2
     assert message in capsys.readouterr().err
 

@@ -59,6 +59,6 @@ def test_mixtures_encoder_decoders_and_images_are_planned(
         ),
     ],
 )
-def test_mistakes(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str) -> None:
+def test_mistakes_are_one_sentence(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str) -> None:
     assert main([*PLAN, *words]) == 2
     assert said in capsys.readouterr().err

@@ -62,7 +62,9 @@ def test_the_command_factorizes(trained: Path, tmp_path: Path, capsys: pytest.Ca
         (["--layers", "2"], "2 of 2 layers can't be removed: every stack keeps one at least"),
     ],
 )
-def test_mistakes(given: list[str], message: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_mistakes_are_one_sentence(
+    given: list[str], message: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     assert main(["prune", str(trained), *given, "--out", str(tmp_path / "small"), "--examples", "8"]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "small").exists()

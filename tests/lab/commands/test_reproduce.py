@@ -25,7 +25,7 @@ def test_a_plan_runs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert "qkv scaling fit svg_extracted_data.csv" in printed and "1.817" in printed and "- The same points" in printed
 
 
-def test_mistakes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_are_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reproduce", "chinchila"]) == 2
     assert "did you mean 'chinchilla'" in capsys.readouterr().err
     assert main(["reproduce", "chinchilla"]) == 2

@@ -46,7 +46,7 @@ def test_the_commands_of_the_page_run(
         ("--space training.optimizer.lr=0.1,0.2 --max-time soon", "is not a duration"),
     ],
 )
-def test_mistakes(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_are_one_sentence(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tune", "localise", *TINY, *words.split()]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1

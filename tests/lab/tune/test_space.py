@@ -37,7 +37,7 @@ def test_ranges_and_choices() -> None:
         ("lr=1,,2", "has an empty value"),
     ],
 )
-def test_mistakes(text: str, message: str) -> None:
+def test_mistakes_are_one_sentence(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Dimension.parse(text)
 

@@ -31,6 +31,6 @@ def test_a_recipe_declares_a_space(pairs: list[str], tmp_path: Path) -> None:
         (["n_heads=1,2"], ["training.eval_every=null"], "give training.eval_every=N"),
     ],
 )
-def test_mistakes(space: list[str], settings: list[str], message: str, pairs: list[str]) -> None:
+def test_mistakes_are_one_sentence(space: list[str], settings: list[str], message: str, pairs: list[str]) -> None:
     with pytest.raises(ValueError, match=message):
         Tuning.load("localise", [*pairs, *settings], space=space)

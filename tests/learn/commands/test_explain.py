@@ -102,6 +102,6 @@ def test_a_text_without_a_run_is_read_by_the_model_of_the_package(name: str, cap
         (["attention", "--out", "no/x.html"], "there is no folder no for x.html; create it first"),
     ],
 )
-def test_bad_input(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]):
+def test_bad_input_is_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]):
     assert main(["explain", *arguments]) == 2
     assert message in capsys.readouterr().err

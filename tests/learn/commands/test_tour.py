@@ -46,7 +46,7 @@ def test_one_notebook_and_all_pages(capsys: pytest.CaptureFixture[str], tmp_path
         (["tour", "1", "--html", "x"], "leave PAGE out"),
     ],
 )
-def test_mistakes(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+def test_mistakes_are_one_sentence(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
     assert main(words) == 2
     assert said in capsys.readouterr().err
 

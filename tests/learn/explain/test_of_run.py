@@ -29,7 +29,7 @@ def test_a_translator_reads_a_target_or_its_own_output():
     assert subject(run, "ab").target_tokens[0] == "<s>"
 
 
-def test_bad_input():
+def test_bad_input_is_refused():
     lm = of("gpt2", words(), "continue", max_positions=8)
     with pytest.raises(ValueError, match="reads one text; --target is for encoder–decoders, leave it out"):
         explain("attention", lm, "ab", "cd")

@@ -93,7 +93,7 @@ def test_key_value_heads_are_shared_by_neighboring_query_heads(backend: str, n_k
 
 
 @BACKEND
-def test_the_equation(backend: str) -> None:
+def test_outputs_match_the_equation(backend: str) -> None:
     q, k, v = random(s=7)
     bias = torch.randn(4, 5, 7, dtype=torch.float64)
     bias[1, 2, 3:] = -INF

@@ -136,7 +136,7 @@ def test_generating_is_what_whole_passes_give() -> None:
         ({"kernel": 0}, "kernel"),
     ],
 )
-def test_refusals(options: dict[str, Any], message: str) -> None:
+def test_refusals_name_the_reason(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Convolution(**options)
 

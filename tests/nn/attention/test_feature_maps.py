@@ -81,7 +81,7 @@ def test_a_new_map_is_one_class() -> None:
         del FeatureMap.kinds["squared-relu-of-a-test"]
 
 
-def test_bad_values() -> None:
+def test_wrong_values_are_refused() -> None:
     with pytest.raises(ValueError, match="n_features"):
         Favor(n_features=0)
     with pytest.raises(ValueError, match="did you mean 'favor'"):

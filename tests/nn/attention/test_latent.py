@@ -43,7 +43,7 @@ def gpt(position: Any = "rotary", n_layers: int = 2, **options: Any) -> qkv.Tran
 
 
 @pytest.mark.parametrize("options", [{}, {"d_query": 6}, {"d_value": 2, "norm": "layernorm", "scale": 0.7}], ids=str)
-def test_the_equations(options: dict[str, Any]) -> None:
+def test_outputs_match_the_equations(options: dict[str, Any]) -> None:
     """The docstring's, head by head."""
     module, spec = made(**options)
     x, run = torch.randn(2, 6, M, dtype=torch.float64), run_over(6)
@@ -170,7 +170,7 @@ def test_cost_is_projections_pairs_and_norms() -> None:
     assert spec.cost(M, tokens=10, pairs=55).flops == 2 * matrices * 10 + 2 * 55 * 3 * (9 + 2) + 10 * norms
 
 
-def test_refusals() -> None:
+def test_refusals_name_the_reason() -> None:
     with pytest.raises(ValueError, match="for cross-attention take attention"):
         LatentAttention(**SIZES).module(M, cross=True)
     with pytest.raises(ValueError, match=r"rotary positions rotate pairs: .* of d_head 0 is 0 coordinates"):

@@ -254,7 +254,7 @@ def expected(module: Any, x: Tensor, mask: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("features", [Elu1(), Favor(n_features=9)])
 @pytest.mark.parametrize("pattern", [full(), causal()])
-def test_the_equation(features: FeatureMap, pattern: Pattern) -> None:
+def test_outputs_match_the_equation(features: FeatureMap, pattern: Pattern) -> None:
     spec = LinearAttention(n_heads=4, n_kv_heads=2, d_value=5, scale=0.7, features=features, pattern=pattern)
     module = layer(spec)
     x, run = torch.randn(2, T, M, dtype=torch.float64), Pass.over(qkv.Layout.full(T), PositionModule())

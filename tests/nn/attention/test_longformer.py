@@ -45,7 +45,7 @@ def expected(module: MultiHeadGlobalAttention, x: Tensor, chosen: Tensor, mask: 
 
 @pytest.mark.parametrize("options", [{}, {"n_kv_heads": 2, "bias": False}])
 @pytest.mark.parametrize("lengths", [(T, T, T), (T, 4, 8)])
-def test_the_equation(options: dict[str, Any], lengths: tuple[int, ...]) -> None:
+def test_outputs_match_the_equation(options: dict[str, Any], lengths: tuple[int, ...]) -> None:
     module, spec = made(**options)
     layout = Layout.from_lengths(lengths).with_roles(GLOBALS * Role.GLOBAL)
     x, real = torch.randn(3, T, M, dtype=torch.float64), layout.valid.expand(3, T)
@@ -134,7 +134,7 @@ def test_a_causal_pattern_holds_for_global_tokens_too() -> None:
         ),
     ],
 )
-def test_wrong_values(call: Any, said: str) -> None:
+def test_wrong_values_are_refused(call: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         call()
 

@@ -214,7 +214,7 @@ def gpt(position: str = "rotary", **options: Any) -> qkv.Transformer:
 
 @pytest.mark.parametrize("options", [{}, {"bias": True, "d_head": 6, "d_value": 5}, {"pattern": "causal"}], ids=str)
 @pytest.mark.parametrize("turned", [False, True])
-def test_the_equation(options: dict[str, Any], turned: bool) -> None:
+def test_outputs_match_the_equation(options: dict[str, Any], turned: bool) -> None:
     x, d = torch.randn(2, 11, M, dtype=torch.float64), options.get("d_head", 4)
     position = Rotary().module(Widths(M, 3, d, None)) if turned else PositionModule()
     run = Pass.over(Layout.full(11), position)
@@ -324,7 +324,7 @@ def test_cost() -> None:
         ({"n_heads": 5}, "n_heads=5 does not divide d_model=12"),
     ],
 )
-def test_wrong_values(given: dict[str, Any], said: str) -> None:
+def test_wrong_values_are_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         made(**given)
 

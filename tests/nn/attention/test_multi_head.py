@@ -64,7 +64,7 @@ def test_it_is_pytorchs_multi_head_attention(cross: bool) -> None:
         {"qk_norm": "rmsnorm", "n_kv_heads": 2, "pattern": {"kind": "window", "size": 2}},
     ],
 )
-def test_the_equation(options: dict[str, Any]) -> None:
+def test_outputs_match_the_equation(options: dict[str, Any]) -> None:
     module, spec = made(**options)
     x = torch.randn(2, 5, M, dtype=torch.float64)
     h, kv, d, e = spec.widths(M)
@@ -138,7 +138,7 @@ def test_cost_is_projections_and_pairs() -> None:
         ({"n_heads": 2, "pattern": "windo"}, "no pattern 'windo'; did you mean 'window'"),
     ],
 )
-def test_wrong_values(given: dict[str, Any], said: str) -> None:
+def test_wrong_values_are_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Attention.from_dict(given)
 

@@ -359,7 +359,7 @@ def test_no_step_holds_all_pairs() -> None:
         ({"softcap": -1.0}, "softcap is a positive number, not -1.0"),
     ],
 )
-def test_refusals(options: dict[str, Any], said: str) -> None:
+def test_refusals_name_the_reason(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         ring(*tensors(8), **{"shards": 2, **options})
 

@@ -23,7 +23,7 @@ def made(spec: Embedding, d_model: int = 8) -> TokenEmbedding:
 @pytest.mark.parametrize("scale", ["none", "sqrt"])
 @pytest.mark.parametrize("token_types", [0, 2])
 @pytest.mark.parametrize("norm", ["none", "layernorm"])
-def test_the_equation(width: int | None, scale: str, token_types: int, norm: str) -> None:
+def test_outputs_match_the_equation(width: int | None, scale: str, token_types: int, norm: str) -> None:
     spec = Embedding.from_dict({"width": width, "scale": scale, "token_types": token_types, "norm": norm})
     module, w = made(spec), width or 8
     position = torch.randn(1, 3, w, dtype=torch.float64)

@@ -59,7 +59,7 @@ def test_the_hubs_activations_have_a_name_here(names: tuple[str, str]) -> None:
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("gated", [True, False])
 @pytest.mark.parametrize("activation", FORMULAS)
-def test_the_equation(activation: str, gated: bool, bias: bool) -> None:
+def test_outputs_match_the_equation(activation: str, gated: bool, bias: bool) -> None:
     spec = FeedForward(d_ff=10, activation=activation, gated=gated, bias=bias)  # type: ignore[arg-type]
     module = spec.module(6).double()
     for parameter in module.parameters():
@@ -108,7 +108,7 @@ def test_the_off_value_has_no_parameters() -> None:
         ({"d_ff": 4, "activation": "glu"}, "activation: input should be 'relu', 'gelu'.* not 'glu'"),
     ],
 )
-def test_wrong_values(given: dict, said: str) -> None:
+def test_wrong_values_are_refused(given: dict, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         FeedForward.from_dict(given)
 

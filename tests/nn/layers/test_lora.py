@@ -28,7 +28,7 @@ def stirred(adapted: qkv.TransformerModel) -> qkv.TransformerModel:
     return adapted
 
 
-def test_the_equation():
+def test_outputs_match_the_equation():
     m = stirred(adapt(model(), LoRA(rank=3, alpha=5.0, layers="*.attention.q")))
     layer = layers(m)["decoder.blocks.1.attention.q"]
     x = torch.randn(2, 4, 32)

@@ -326,6 +326,6 @@ def test_json_there_and_back() -> None:
         ({"score": "hash"}, "score: input should be 'softmax'"),
     ],
 )
-def test_wrong_values(given: dict[str, Any], said: str) -> None:
+def test_wrong_values_are_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         MixtureOfExperts.from_dict({"n_experts": 4, "d_ff": 8, **given})

@@ -81,7 +81,7 @@ WITHOUT_NORMS = [*PLACEMENTS[:-1], {"placement": {"kind": "norms", "before": "no
 @pytest.mark.parametrize("residual", ["add", "none"])
 @pytest.mark.parametrize("norm", ["layernorm", "rmsnorm", "none"])
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
-def test_the_equations(placement: dict[str, Any], norm: str, residual: str) -> None:
+def test_outputs_match_the_equations(placement: dict[str, Any], norm: str, residual: str) -> None:
     module = made(**placement, norm=norm, residual=residual)
     torch.testing.assert_close(module(X, run()), by_equation(module, X, cross=False))
 
@@ -217,7 +217,7 @@ def test_dropout_acts_on_what_is_added_and_spares_the_residual() -> None:
         ({"feedforward": "mlp"}, "there is no feedforward 'mlp'; .*feedforward"),
     ],
 )
-def test_wrong_values(given: dict[str, Any], said: str) -> None:
+def test_wrong_values_are_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         made(**given)
 

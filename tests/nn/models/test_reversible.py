@@ -52,7 +52,7 @@ def gradients(model: TransformerModel, *inputs: Tensor, seed: int = 5) -> dict[s
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
-def test_the_equations() -> None:
+def test_outputs_match_the_equations() -> None:
     block = {"attention": {"kind": "attention", "n_heads": 2}, "feedforward": {"kind": "feedforward", "d_ff": 24}}
     module = Block.from_dict({**block, "placement": "reversible"}).module(16).double()
     for parameter in module.parameters():

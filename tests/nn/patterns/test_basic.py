@@ -155,6 +155,6 @@ def test_what_depends_on_positions_and_on_heads() -> None:
         (lambda: Pattern.from_dict({"kind": "and", "parts": []}), "at least 1 item"),
     ],
 )
-def test_wrong_values(make: object, said: str) -> None:
+def test_wrong_values_are_refused(make: object, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         make()  # type: ignore[operator]

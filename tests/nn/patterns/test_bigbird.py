@@ -129,7 +129,7 @@ def test_it_is_a_value() -> None:
     assert BigBird(seed=3).picture(720).startswith("<svg")
 
 
-def test_wrong_values() -> None:
+def test_wrong_values_are_refused() -> None:
     views = Layout.full(20).queries(), Layout.full(20).keys()
     with pytest.raises(ValueError, match=r"depends on the width of rows; call over\(width\)"):
         SMALL.allowed(*views)

@@ -116,7 +116,7 @@ def test_json_round_trip(pattern: Pattern, grid: Grid | None) -> None:
     assert again == whole and hash(again) == hash(whole) and again.to_json() == whole.to_json()
 
 
-def test_wrong_values() -> None:
+def test_wrong_values_are_refused() -> None:
     views = Layout.full(4).queries(), Layout.full(4).keys()
     with pytest.raises(ValueError, match=r"needs the layout of an image, or grid=\(rows, columns, before, after\)"):
         neighborhood(3).allowed(*views)

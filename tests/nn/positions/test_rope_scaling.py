@@ -186,7 +186,7 @@ def test_scalings_are_values_of_the_rotary_spec() -> None:
         ),
     ],
 )
-def test_wrong_values(given: dict[str, Any], said: str) -> None:
+def test_wrong_values_are_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Rotary.from_dict({"scaling": given})
 

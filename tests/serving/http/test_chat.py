@@ -9,7 +9,7 @@ from qkv.runs.inference.chat import chat
 from qkv.runs.inference.run import Run
 
 
-def test_chats(client: TestClient, runs: dict[str, Run]) -> None:
+def test_a_chat_is_the_reply_of_the_run_whole_and_streamed(client: TestClient, runs: dict[str, Run]) -> None:
     run = runs["chat"]
     messages = [{"role": "user", "content": "1 + 1?"}]
     body = {"model": run.title, "messages": messages, "logprobs": True, "top_logprobs": 2}

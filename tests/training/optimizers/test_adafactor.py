@@ -44,7 +44,7 @@ def step(model: nn.Module, optimizer: torch.optim.Optimizer, number: int) -> Non
 
 
 @pytest.mark.parametrize(("beta1", "relative"), THEIRS)
-def test_as_transformers(beta1, relative):
+def test_steps_match_transformers(beta1, relative):
     model = small()
     spec = Adafactor(lr=0.01 if relative else 0.05, relative_step=relative, beta1=beta1)
     optimizer = spec.build(model)
@@ -55,7 +55,7 @@ def test_as_transformers(beta1, relative):
     torch.testing.assert_close(model.vector.data, torch.tensor(vector), atol=2e-6, rtol=0)
 
 
-def test_as_pytorch():
+def test_steps_match_pytorch():
     model, other = small(), small()
     optimizer = Adafactor(lr=0.5, relative_step=True, weight_decay=0.0, clip=1.0).build(model)
     theirs = torch.optim.Adafactor(other.parameters(), lr=0.5, eps=(1e-15, 1e-3))

@@ -4,7 +4,7 @@ from optimizer_steps import one_parameter
 from qkv.training.optimizers import Lion
 
 
-def test_by_hand():
+def test_steps_match_a_computation_by_hand():
     # m = 0 at first, so the first step goes by sign(g); then m = 0.5 g₁ = 2, and 0.8 · 2 + 0.2 · (−5) > 0 continues
     w = 1.0 * 0.95 - 0.1
     w = w * 0.95 - 0.1

@@ -35,7 +35,7 @@ def test_zeros_stay_zeros():
 
 @pytest.mark.parametrize("nesterov", [True, False])
 @pytest.mark.parametrize(("scale", "theirs"), [("rms", "match_rms_adamw"), ("original", "original")])
-def test_as_pytorch(scale, theirs, nesterov, monkeypatch):
+def test_steps_match_pytorch(scale, theirs, nesterov, monkeypatch):
     monkeypatch.setattr(muon, "bf16_instructions", lambda device: "here")  # which PyTorch's always computes in
     model = nn.ModuleList(nn.Linear(6, 10, bias=False) for _ in range(3))
     other = nn.ModuleList(nn.Linear(6, 10, bias=False) for _ in range(3))

@@ -36,6 +36,6 @@ def test_described() -> None:
         ({"ranks": 1.5, "inside": 1, "between": 1e9}, "whole number"),
     ],
 )
-def test_mistakes(given: object, message: str) -> None:
+def test_mistakes_are_one_sentence(given: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         network(given)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ import qkv
 from qkv.look import attention_maps
 
 
-def test_bahdanaus_equations() -> None:
+def test_outputs_match_bahdanaus_equations() -> None:
     """Appendix A of the paper, one token after another."""
     m = built(context={"kind": "bahdanau", "score": {"kind": "additive", "d_a": 3}, "d_o": 7})
     source, target = ids(6), ids(5, 1)
@@ -37,7 +37,7 @@ def test_bahdanaus_equations() -> None:
 
 @pytest.mark.parametrize("feeding", [True, False])
 @pytest.mark.parametrize("alignment", ["global", "monotonic", "predictive"])
-def test_luongs_equations(alignment: str, feeding: bool) -> None:
+def test_outputs_match_luongs_equations(alignment: str, feeding: bool) -> None:
     """Sections 3.1 to 3.3: h̃ = tanh(W_c [c; h]), windows of reach D, and p_t = S σ(v tanh(W h)) with a Gaussian around."""
     reach = {} if alignment == "global" else {"reach": 2}
     m = built(cell="lstm", context={"kind": "luong", "feeding": feeding, "alignment": alignment, **reach})

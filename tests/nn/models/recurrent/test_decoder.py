@@ -8,7 +8,7 @@ from recurrent_models import built, gru, ids, maxout
 from qkv.look import attention_maps
 
 
-def test_chos_equations() -> None:
+def test_outputs_match_chos_equations() -> None:
     m = built(context={"kind": "fixed-context", "d_o": 7})
     source, target = ids(6), ids(5, 1)
     with torch.no_grad():

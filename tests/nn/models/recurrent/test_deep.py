@@ -92,7 +92,7 @@ def decoded(model: Any, memory: list[Tensor], target: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("sizes", [RESIDUAL, FORWARD], ids=["residual", "fast-forward"])
-def test_the_equations(sizes: dict[str, Any]) -> None:
+def test_outputs_match_the_equations(sizes: dict[str, Any]) -> None:
     model, source, target = built(**sizes), ids(5), ids(4, seed=1)
     expected = encoded(model, source)
     torch.testing.assert_close(model.read(source).states[0], torch.stack(expected))

@@ -105,7 +105,9 @@ def test_the_command(trained_lm: Path, tmp_path: Path, monkeypatch: pytest.Monke
         (["the cat", "--texts", "none.txt"], "--texts is for --neuron; name a neuron, such as --neuron 1.17"),
     ],
 )
-def test_mistakes(trained_lm: Path, arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_are_one_sentence(
+    trained_lm: Path, arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["look", str(trained_lm), *arguments]) == 2
     message = capsys.readouterr().err
     assert says in message and "Traceback" not in message
