@@ -74,7 +74,7 @@ class EnsembleModel(ModelModule):
 
     def forward(
         self,
-        *inputs: Any,
+        *inputs: object,
         labels: Tensor | None = None,
         label_smoothing: float = 0.0,
         z_loss: float = 0.0,
@@ -88,7 +88,7 @@ class EnsembleModel(ModelModule):
             return cross_entropy(out, labels, label_smoothing, z_loss)
         return cast(LossSums, self.members[0].head.output_loss(out, labels, label_smoothing, z_loss))
 
-    def hidden(self, *inputs: Any, **more: Any) -> Tensor:
+    def hidden(self, *inputs: object, **more: object) -> Tensor:
         """Raise ValueError: hidden states of different models have nothing in common."""
         raise ValueError("an ensemble averages probabilities and has no hidden states; use one of its models")
 
