@@ -64,8 +64,7 @@ def of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, ..
         if answers and {cell.lower() for cell in label.filled} == {"true", "false"}:
             seen += ("this learns to tell good answers from others (a reward model), not to give them (as KTO does)",)
         seen = (*seen, classes_in(label), *_other_labels(label, texts, columns), *joined(dict.fromkeys(label.filled)))
-        seen = (*seen, *label.lacking, *merged(label.title, label.cells))
-        seen = (*seen, *odd_classes(label), *single_classes(label))
+        seen = (*seen, *label.lacking, *merged(label.title, label.cells), *odd_classes(label), *single_classes(label))
         seen = (*seen, *map(different, spellings(dict.fromkeys(label.filled))))
         return Guess("classify", (*labelled, setting("data.label", label.name)), seen)
     if score is not None and len(texts) == 2 and not answers:
@@ -77,8 +76,7 @@ def of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, ..
         seen, labelled = (*seen, *score.lacking, *odd_scores(score), *score.marks), (*labelled, *_decimal(score))
         return Guess("classify", (*labelled, "task=regress", setting("data.score", score.name)), seen)
     if len(texts) == 2:
-        first, second = (text.name for text in texts)
-        sides = (setting("data.source_column", first), setting("data.target_column", second))
+        sides = (setting("data.source_column", texts[0].name), setting("data.target_column", texts[1].name))
         said = f"{texts[0].title} is translated to {texts[1].title}"
         return Guess("translate", (place, *more, *sides), (*seen, said))
     if not table or (isinstance(texts[0].name, str) and all(one.startswith(_BY_NAME) for one in more)):
