@@ -8,6 +8,7 @@
     python -m bench served --against decoder                            beside llama-server, vLLM and transformers serve
     python -m bench served --against translation                        beside CTranslate2, behind a small server
     python -m bench served --against embedding                          beside sentence-transformers on ONNX Runtime
+    python -m bench served --against classification                     beside ONNX Runtime
 
 Each number of clients takes its requests from one list: prompts of unequal lengths (lines of `--prompts`, or made ones) with
 unequal numbers of new tokens; `--data` takes questions of GSM8K, sentences of Multi30k or texts of STS-B as prompts (in the
@@ -15,10 +16,10 @@ folder that `QKV_BENCH_DATA` names). `--path /v1/embeddings` (or classify, trans
 completions; the time to the first token is then that of the whole answer. With `--rate` requests come by themselves instead,
 as a Poisson process of so many a second, whether earlier ones are answered or not.
 
-With `--against`, all servers have the same weights, precision and threads; they are loaded before the readings and take
-turns. `python -m bench.peers llama-server vllm transformers-serve ctranslate2 sentence-transformers-onnx` makes their
-environments, and `--peer NAME=PROGRAM` names one that is there already. A server that is missing is told of. Numbers are
-printed, and not kept; measure on an idle machine.
+With `--against`, all servers have the same weights, precision and threads. They are loaded before the readings, answers to a
+few requests are compared, and they take turns. `--peer NAME=PROGRAM` names an interpreter or a llama-server; without it
+`python -m bench.peers llama-server vllm transformers-serve ctranslate2 sentence-transformers-onnx` makes their environments.
+A server that is missing is told of. Numbers are printed, and not kept; measure on an idle machine.
 """
 
 from __future__ import annotations
@@ -33,9 +34,24 @@ import httpx
 
 from .. import machine
 from .contenders import OURS, WORKS, Setting
-from .load import COMPLETIONS, DATA, Address, Job, Measured, heading, jobs_of, made_prompts, measured, real_prompts, row
+from .load import (
+    COMPLETIONS,
+    DATA,
+    Address,
+    Job,
+    Measured,
+    heading,
+    jobs_of,
+    made_prompts,
+    measured,
+    real_prompts,
+    row,
+    said,
+)
 from .overhead import default_run, overhead, shared_prefix
 from .processes import free_port, started_process, started_server
+
+AGREE = 4  # requests whose answers are compared before the readings
 
 
 def main(argv: list[str]) -> int:
@@ -91,6 +107,8 @@ def against(arguments: argparse.Namespace) -> int:
                 print(
                     f"\n{arguments.against}, {precision}, {arguments.threads} threads\n\n{heading('server', 'clients')}"
                 )
+            _agree(servers, jobs)
+            print(f"\n{heading('server', 'clients')}")
             for clients in arguments.clients if servers else ():
                 failed |= compared(servers, jobs, clients, arguments.rounds)
             failed |= OURS not in servers
@@ -108,11 +126,34 @@ def _started(arguments: argparse.Namespace, precision: str, stack: ExitStack) ->
         try:
             server = make(Setting(precision, arguments.threads, port, arguments.quick, programs))
             url, cores = f"http://127.0.0.1:{port}", ["taskset", "-c", arguments.cores] if arguments.cores else []
-            model = stack.enter_context(started_server([*cores, *server.command], url, server.environment))
+            command = [*cores, *server.command]
+            model = stack.enter_context(started_server(command, url, server.environment, server.model))
             servers[name] = Address(url, model, work.path, server.fields)
         except (ValueError, OSError) as error:
             print(f"{name} is missing: {error}", flush=True)
     return servers
+
+
+def _agree(servers: dict[str, Address], jobs: list[Job]) -> None:
+    """Print how far the others' answers to the first requests differ from ours. A server that answers none is left out."""
+    ours = [said(servers[OURS], *job) for job in jobs[:AGREE]] if OURS in servers else []
+    for name, to in list(servers.items()):
+        try:
+            theirs = [said(to, *job) for job in jobs[:AGREE]]
+        except (ValueError, KeyError) as error:
+            print(f"{name} is left out: {error}")
+            del servers[name]
+            continue
+        if name == OURS or not ours:
+            continue
+        if isinstance(theirs[0], str):
+            equal = sum(a == b for a, b in zip(ours, theirs, strict=True))
+            print(f"{name}: {equal} of {len(ours)} texts equal ours")
+        else:
+            pairs = [zip(a, b, strict=True) for a, b in zip(ours, theirs, strict=True)]
+            print(
+                f"{name}: numbers differ from ours by {max(abs(x - y) for pair in pairs for x, y in pair):.1e} at most"
+            )
 
 
 def compared(servers: dict[str, Address], jobs: list[Job], clients: int, rounds: int) -> bool:

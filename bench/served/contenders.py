@@ -14,6 +14,8 @@ from typing import Any
 
 from .. import peers
 from ..contenders.loading import FOLDER
+from ..encoding.command import directory as encoder
+from ..encoding.command import prepared as as_onnx
 from ..serving.command import LLAMA_CPP
 from ..start import directory
 from ..translating.work import model as translator
@@ -41,11 +43,15 @@ def nothing(new: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Server:
-    """How a server is started: its command, and the fields of a request that it wants besides."""
+    """How a server is started: its command, and the fields of a request that it wants besides.
+
+    model: its name in requests, if the server does not list it; then `/health` tells that it is ready.
+    """
 
     command: list[str]
     fields: Callable[[int], dict[str, Any]] = nothing
     environment: dict[str, str] = field(default_factory=dict)
+    model: str | None = None
 
 
 @dataclass(frozen=True)
@@ -140,7 +146,7 @@ def transformers_serve(setting: Setting) -> Server:
     dtype = {"fp32": "float32", "bf16": "bfloat16"}[setting.precision]
     command = [python, "-m", "transformers.cli.transformers", "serve", str(decoder(setting)), "--device", "cpu"]
     command += ["--dtype", dtype, "--host", "127.0.0.1", "--port", str(setting.port), "--continuous-batching"]
-    return Server(command, nothing, {"OMP_NUM_THREADS": str(setting.threads)})
+    return Server(command, nothing, {"OMP_NUM_THREADS": str(setting.threads)}, str(decoder(setting)))
 
 
 def vllm(setting: Setting) -> Server:
@@ -167,9 +173,11 @@ def with_words(setting: Setting) -> Path:
         words = {"</s>": end, "<unk>": 1, **{f"w{i}": i for i in range(2, pad)}, "<pad>": pad}
         unfinished = place.with_name(f"{place.name}.unfinished")
         unfinished.mkdir(exist_ok=True)
-        for file in source.iterdir():
-            if not (unfinished / file.name).exists():
-                (unfinished / file.name).hardlink_to(file)
+        if not (unfinished / "model.safetensors").exists():
+            (unfinished / "model.safetensors").hardlink_to(source / "model.safetensors")
+        config = json.loads((source / "config.json").read_text())
+        config.pop("qkv", None)  # so that the token to start from is read as of any directory of the Hub
+        (unfinished / "config.json").write_text(json.dumps(config, indent=2))
         (unfinished / "tokenizer.json").write_text(json.dumps(_word_tokenizer(words)))
         names = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
         about = {"tokenizer_class": "PreTrainedTokenizerFast", **names}
@@ -258,6 +266,28 @@ def sentence_transformers(setting: Setting) -> Server:
     return front(python, "sentence-transformers", minilm(setting), setting)
 
 
+# -- classification ----------------------------------------------------------------------------------------------------
+
+
+def bert(setting: Setting) -> Path:
+    """A BERT-base with random weights that classifies, with the tokenizer of all-MiniLM-L6-v2, which is BERT's."""
+    source, words = encoder("BERT-base", setting.tiny), minilm(setting)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        if not (source / name).exists():
+            (source / name).hardlink_to(words / name)
+    return source
+
+
+def onnx_runtime(setting: Setting) -> Server:
+    offered("ONNX Runtime", setting.precision, "fp32", "int8")
+    python = program("ONNX Runtime", "sentence-transformers-onnx", setting)
+    source = bert(setting)
+    made = as_onnx("ONNX Runtime", source, setting.precision)
+    if not (made / "tokenizer.json").exists():
+        (made / "tokenizer.json").hardlink_to(source / "tokenizer.json")
+    return front(python, "onnxruntime", made, setting)
+
+
 WORKS = {
     "decoder": Work(
         COMPLETIONS,
@@ -279,6 +309,9 @@ WORKS = {
     ),
     "embedding": Work(
         "/v1/embeddings", "stsb-en", ("fp32",), {OURS: ours(minilm), "sentence-transformers": sentence_transformers}
+    ),
+    "classification": Work(
+        "/v1/classify", "stsb-en", ("fp32", "int8"), {OURS: ours(bert), "ONNX Runtime": onnx_runtime}
     ),
 }
 """By the name in `--against`."""

@@ -77,6 +77,8 @@ async def ask(client: httpx.AsyncClient, to: Address, prompt: str, new: int) -> 
             if not line.startswith("data: {"):
                 continue
             event = json.loads(line[6:])
+            if "error" in event:  # after the status
+                answered.status = 500
             counted = (event.get("usage") or {}).get("completion_tokens", counted)
             if not event.get("choices"):
                 continue
@@ -89,6 +91,22 @@ async def ask(client: httpx.AsyncClient, to: Address, prompt: str, new: int) -> 
     if counted is not None:  # an event can hold several tokens
         answered.tokens = counted
     return answered
+
+
+def said(to: Address, prompt: str, new: int) -> str | list[float]:
+    """A whole answer: a text, or the numbers of a vector or of classes. Raises ValueError for an error."""
+    body = {"prompt": prompt, "max_tokens": new, "temperature": 0} if to.path == COMPLETIONS else {"input": prompt}
+    answer = httpx.post(to.url + to.path, json={"model": to.model, **body, **to.fields(new)}, timeout=600)
+    if answer.status_code != 200:
+        raise ValueError(f"it answers {answer.status_code}: {answer.text[:300]}")
+    found = answer.json().get("choices") or answer.json()["data"]
+    one = found[0]
+    if "text" in one:
+        return str(one["text"])
+    if "embedding" in one:
+        return list(one["embedding"])
+    shares = one["probabilities"]  # by class, or in the order of the classes
+    return sorted(shares.values() if isinstance(shares, dict) else shares)
 
 
 async def load(to: Address, jobs: list[Job], clients: int, rate: float | None = None) -> list[Answered]:

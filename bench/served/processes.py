@@ -43,15 +43,18 @@ def free_port() -> int:
 
 
 @contextmanager
-def started_server(command: Sequence[str], url: str, environment: Mapping[str, str]) -> Iterator[str]:
-    """Run a server until the end of the block, once it lists its models; its first model's name.
+def started_server(
+    command: Sequence[str], url: str, environment: Mapping[str, str], model: str | None = None
+) -> Iterator[str]:
+    """Run a server until the end of the block, once it lists its models; the first one's name.
 
+    With `model`, a server that doesn't list it, once its `/health` is good.
     Raises ValueError with the last line that it said if it ends or does not answer in time.
     """
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **environment})
         try:
-            yield _first_model(process, url, time.monotonic() + PATIENCE)
+            yield _ready(process, url, model, time.monotonic() + PATIENCE)
         except _NotStartedError:
             log.seek(0)
             said = log.read().decode(errors="replace").strip().splitlines() or ["it said nothing"]
@@ -68,10 +71,12 @@ class _NotStartedError(Exception):
     pass
 
 
-def _first_model(process: subprocess.Popen[bytes], url: str, until: float) -> str:
+def _ready(process: subprocess.Popen[bytes], url: str, model: str | None, until: float) -> str:
     while process.poll() is None and time.monotonic() < until:
         try:
-            answer = httpx.get(f"{url}/v1/models", timeout=5)
+            answer = httpx.get(f"{url}/v1/models" if model is None else f"{url}/health", timeout=5)
+            if answer.status_code == 200 and model is not None:
+                return model
             if answer.status_code == 200 and answer.json().get("data"):
                 return str(answer.json()["data"][0]["id"])
         except (httpx.HTTPError, ValueError):

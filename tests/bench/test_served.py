@@ -91,7 +91,8 @@ def test_servers_take_turns_and_a_missing_one_is_told_of(
     words = ["--against", "translation", "--quick", "--requests", "4", "--clients", "2", "--rounds", "1", "--new", "3"]
     assert command.main([*words, "--prompts", str(texts), "--peer", "CTranslate2=/no/python"]) == 0
     said = capsys.readouterr().out
-    assert "CTranslate2 is missing: " in said and "times the best other server's rate with 2 clients" in said
+    assert "CTranslate2 is missing: " in said and "other: 0 of 4 texts equal ours" in said
+    assert "times the best other server's rate with 2 clients" in said
     rows = [line.split("|") for line in said.splitlines() if line.startswith(("| qkv |", "| other |"))]
     assert [row[1].strip() for row in rows] == ["qkv", "other"] and all(row[4].strip() == "0" for row in rows)
 
