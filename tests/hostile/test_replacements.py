@@ -20,6 +20,7 @@ COMMANDS = (
     "convert-qkv",
     "convert-gguf",
     "convert-lora",
+    "convert-merged",
     "tokenizer-train",
     "tokenizer-convert",
     "score",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 import qkv
 from qkv.cli import main
+from qkv.runs.recipes import overrides
 from qkv.runs.recipes.recipe import Recipe
 from qkv.runs.train import from_python
 
@@ -143,3 +145,43 @@ def test_an_option_and_a_setting_that_differ_are_refused_on_the_command_line(
     assert f"{option} is {mine}, and the setting {key} is {other}; give one of them" in error
     assert main(["train", "reverse", f"{key}={mine}", option, str(mine), "no.key=1", *out]) == 2
     assert "give one of them" not in capsys.readouterr().err
+
+
+SETTINGS = (
+    *("model.preset=gpt2", "model=gpt2", "model.d_model=48", "model.replace={decoder.position: alibi}"),
+    *("data.kind=jsonl", "data.path=a.jsonl", "data={kind: jsonl, path: b.jsonl}", "data.documents=line"),
+    *("tokenizer=words", "tokenizer.vocab_size=500", "tokenizer={kind: chars}"),
+    *("adapter=lora", "adapter={kind: lora, rank: 2}", "adapter.rank=4", "adapter=null"),
+    *("training.max_steps=5", "training={max_steps: 9}", "training.optimizer=sgd", "training.optimizer.lr=0.5"),
+    *("task.longest=64", "task={kind: lm, longest: 32}", "generation.temperature=0.5", "generation={top_k: 3}", "seed=5"),
+)  # fmt: skip
+
+
+def arrived(node: Any, path: list[str], value: Any) -> bool:
+    """Whether a recipe has a value at a path, also if either is a short form such as `optimizer: sgd`."""
+    for part in path:
+        node = {"kind": node} if isinstance(node, str) else node
+        if not isinstance(node, dict) or part not in node:
+            return False
+        node = node[part]
+    if isinstance(value, dict):
+        return all(arrived(node, [key], item) for key, item in value.items())
+    short = [node.get("kind"), node.get("preset"), node.get("directory")] if isinstance(node, dict) else [node]
+    return value in short
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", ["lm", "classify"])
+def test_of_two_settings_on_the_command_line_both_arrive_or_one_is_told(recipe: str) -> None:
+    for first, second in itertools.permutations(SETTINGS, 2):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            try:
+                tree = Recipe.load(
+                    recipe, ["data.path=x.txt"] * ("data" not in first + second) + [first, second]
+                ).to_dict()
+            except ValueError:
+                continue
+        said = " ".join(str(one.message) for one in told)
+        for key, value in map(overrides.parse, (first, second)):
+            assert arrived(tree, overrides._place(key.split(".")), value) or key in said, (first, second, said)
