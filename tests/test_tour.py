@@ -16,6 +16,8 @@ from qkv.learn.tour.pages import CodeCell, Page, pages, run
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs" / "tour").glob("[0-9]*.md"))
+TRAIN = ("19-inside", "20-pruning")  # pages that take seconds
+RUN = [pytest.param(page, id=page.name, marks=[pytest.mark.slow] * (page.name in TRAIN)) for page in pages()]
 
 
 def script(path: Path) -> ModuleType:
@@ -26,7 +28,7 @@ def script(path: Path) -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", RUN)
 def test_a_page_prints_and_draws_what_it_shows(page: Page, tmp_path: Path):
     with torch.random.fork_rng():
         printed = list(run(page, tmp_path))

@@ -302,6 +302,7 @@ def test_one_text_is_one_setting_of_a_study(tmp_path: Path) -> None:
     assert qkv.load(tmp_path / "one").model.spec.head == runs()["classifier"].model.spec.head
 
 
+@pytest.mark.slow
 def test_a_directory_of_a_study_is_a_string_or_a_path(tmp_path: Path) -> None:
     (tmp_path / "found.json").write_text('{"accuracy": 0.5}')
     comparison = Comparison.load("bottleneck")

@@ -57,7 +57,7 @@ def fewer(case: Case) -> Case:
 # What they do otherwise than `train` and `multi30k` is little, and takes many processes.
 SLOW = (
     *("rows", "shakespeare", "moe", "attention", "growth", "precision", "objectives", "optimizers", "cache"),
-    *("decode", "loading", "vit", "recurrent", "startup", "dropout"),
+    *("decode", "loading", "vit", "recurrent", "startup", "dropout", "families"),
 )
 
 

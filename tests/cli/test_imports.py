@@ -85,6 +85,7 @@ def test_without_a_terminal_a_recipes_imports_are_refused_by_name(recipe: Path, 
     assert f"qkv --import {module}" in done.stderr
 
 
+@pytest.mark.slow
 def test_in_a_terminal_it_is_asked_once_and_the_answer_is_remembered(recipe: Path, tmp_path: Path) -> None:
     no = command("show", str(recipe), cwd=tmp_path, answer="n\n")
     assert no.returncode == 2
@@ -97,6 +98,7 @@ def test_in_a_terminal_it_is_asked_once_and_the_answer_is_remembered(recipe: Pat
     assert again.returncode == 0, again.stderr
 
 
+@pytest.mark.slow
 def test_a_model_of_another_make_trains_and_its_run_is_used(recipe: Path, tmp_path: Path) -> None:
     trained = command("--yes", "train", str(recipe), "--out", "run", cwd=tmp_path)
     assert trained.returncode == 0, trained.stderr

@@ -148,6 +148,7 @@ def test_parameters_are_written_as_in_papers(capsys: pytest.CaptureFixture[str])
     assert re.search(r"gpt2 +124M +124M +257M +249MB", printed)
 
 
+@pytest.mark.slow
 def test_a_model_in_a_directory_without_a_recipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec = qkv.preset("gpt2", n_layers=1, d_model=32, n_heads=2, vocab_size=300, max_positions=64)
     qkv.build(spec).save(tmp_path / "hub", to="hub")

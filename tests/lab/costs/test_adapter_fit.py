@@ -91,6 +91,7 @@ def test_the_largest_batch_matches_counting_every_batch(
         assert found == counted, limit
 
 
+@pytest.mark.slow
 def test_two_batches_of_each_policy_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """For the sizes of a 7B, of which two models of few layers are counted."""
     counted = []

@@ -140,6 +140,7 @@ def test_the_same_without_a_loss_on_the_log_sum_exp() -> None:
     torch.testing.assert_close(*grads)
 
 
+@pytest.mark.slow
 def test_gradients_agree_with_differences() -> None:
     leaves = tensors(6, b=1)
     assert torch.autograd.gradcheck(lambda *x: ring(*x, shards=2, pattern=causal(), return_lse=True), leaves)

@@ -96,6 +96,7 @@ def test_blind_queries_of_a_long_row() -> None:
     assert by_head(full(), causal() & ~window(1)).fully_masked(n) == [0], "one blind head is enough"
 
 
+@pytest.mark.slow
 def test_pairs_of_sparse_patterns_grow_as_n_to_the_three_halves() -> None:
     for make in (strided, fixed):
         small, large = (causal() & make(side) for side in (64, 256))
