@@ -103,10 +103,7 @@ def against(arguments: argparse.Namespace) -> int:
             servers = _started(arguments, precision, stack)
             least = None if work.path == COMPLETIONS else arguments.new  # a call of CTranslate2 has one number for all
             jobs = jobs_of(texts, arguments.requests, arguments.new, least)
-            if servers:
-                print(
-                    f"\n{arguments.against}, {precision}, {arguments.threads} threads\n\n{heading('server', 'clients')}"
-                )
+            print(f"\n{arguments.against}, {precision}, {arguments.threads} threads\n")
             _agree(servers, jobs)
             print(f"\n{heading('server', 'clients')}")
             for clients in arguments.clients if servers else ():
