@@ -133,7 +133,7 @@ def test_a_caption_and_music_are_predicted_from_files_alone(trained: Trained, tm
     pixels = next(captioner.recipe.data.examples("test"))["image"]
     Image.fromarray(pixels.transpose(1, 2, 0)).save(tmp_path / "a.png")
     assert isinstance(captioner.predict([tmp_path / "a.png"])[0].value, str)
-    with pytest.raises(ValueError, match="reads no pictures or sounds in the places of tokens"):
+    with pytest.raises(ValueError, match="reads no pictures, sounds or videos in the places of tokens"):
         captioner.generate("what is there ?", images=tmp_path / "a.png")
     seer, _ = trained("see")
     said = seer.predict([(str(tmp_path / "a.png"), "what is there ?")])[0].value

@@ -65,7 +65,7 @@ def test_what_a_directory_lacks_is_one_sentence(hub: tuple[Path, Any, Any], pict
         with pytest.raises(ValueError, match=said):
             run.generate(texts, max_new_tokens=1, **options)
     plain = qkv.load("small-english")
-    with pytest.raises(ValueError, match="small-english reads no pictures or sounds in the places of tokens"):
+    with pytest.raises(ValueError, match="small-english reads no pictures, sounds or videos in the places of tokens"):
         plain.generate("a", images=pictures[0])
     pixels = torch.rand(1, 3, SIDE, SIDE)
     assert readers_of(run)[0].tokens(tuple(pixels[0].shape)) == 4

@@ -41,7 +41,7 @@ def readers_of(run: LoadedModel) -> tuple[MediumReader, ...]:
     """
     seen, task = run.media, run.trained_on
     if not seen:
-        raise ValueError(f"{run.name} reads no pictures or sounds in the places of tokens; leave them out")
+        raise ValueError(f"{run.name} reads no pictures, sounds or videos in the places of tokens; leave them out")
     if isinstance(task, ReadsMedia):
         return task.media_readers(run.words)
     videos = (videos_of_directory(run, medium) for medium in seen)
