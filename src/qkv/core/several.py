@@ -150,20 +150,28 @@ def worded(function: Callable[Given, Result]) -> Callable[Given, Result]:
     return call
 
 
-def in_our_names(function: Callable[Given, Result]) -> Callable[Given, Result]:
-    """Decorate a public function: it takes arguments by other libraries' names that mean the same."""
-    names = list(inspect.signature(function).parameters)
+def in_our_names(*options: str) -> Callable[[Callable[Given, Result]], Callable[Given, Result]]:
+    """Decorate a public function: it takes arguments by other libraries' names that mean the same.
 
-    @functools.wraps(function)
-    def call(*args: Given.args, **given: Given.kwargs) -> Result:
-        if given.keys() <= set(names):
-            return function(*args, **given)
-        from .synonyms import arguments_in_ours
+    options: the names that it takes besides its parameters.
+    """
 
-        renamed: Any = arguments_in_ours(function.__name__, names, len(args), given)
-        return function(*args, **renamed)
+    def decorate(function: Callable[Given, Result]) -> Callable[Given, Result]:
+        names = list(inspect.signature(function).parameters)
+        known = frozenset((*names, *options))
 
-    return call
+        @functools.wraps(function)
+        def call(*args: Given.args, **given: Given.kwargs) -> Result:
+            if given.keys() <= known:
+                return function(*args, **given)
+            from .synonyms import arguments_in_ours
+
+            renamed: Any = arguments_in_ours(function.__name__, names, len(args), given)
+            return function(*args, **renamed)
+
+        return call
+
+    return decorate
 
 
 def checked(function: Callable[Given, Result]) -> Callable[Given, Result]:

@@ -37,7 +37,7 @@ class GenerationMixin:
     """Adds `generate` to a model that has `start` and `step` (see `model_interface.Decoder`)."""
 
     @worded
-    @in_our_names
+    @in_our_names(*ModelOptions.__annotations__)
     def generate(
         self,
         ids: Ids,

@@ -127,9 +127,7 @@ def _scores(model: Scorer, sources: Sequence[Sequence[int]] | None, rows: Sequen
     ids = ids.to(model.device)
     lengths = [len(row.fed) - 1 for row in rows]
     layout = Layout.from_lengths(lengths, device=model.device)
-    prompts = torch.tensor([row.prompt for row in rows], device=model.device)
-    of_prompt = torch.arange(layout.shape[1], device=model.device) < prompts[:, None]
-    layout = with_prompts(model, layout, layout.valid & of_prompt)  # as in `generate`
+    layout = with_prompts(model, layout, [row.prompt for row in rows])  # as in `generate`
     if sources is None:
         logits = model(ids[:, :-1], layout=layout)
     else:

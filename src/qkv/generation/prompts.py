@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Bool
 from torch import Tensor
 
 from ..core.layout import Layout, Role
@@ -106,7 +105,7 @@ def prepare(
             f"sources and targets differ in number ({source.shape[0]} and {prompt.shape[0]}); give one target for each"
         )
     if prompt_layout.roles is None:
-        prompt_layout = with_prompts(model, prompt_layout, prompt_layout.valid)
+        prompt_layout = with_prompts(model, prompt_layout)
     rows = _rows(prompt, prompt_layout)
     _check_vocabulary(rows, model.vocab_size)
     context = None if cache is not None and cache.endless else model.max_positions
@@ -114,15 +113,20 @@ def prepare(
     return Prompts(prompt, prompt_layout, rows, limits, cache, source, source_layout, media)
 
 
-def with_prompts(model: object, layout: Layout, prompt: Bool[Tensor, "B T"]) -> Layout:
-    """The layout in which the tokens of a prompt have the role PREFIX, if some layer of the model depends on it."""
-    return layout.with_roles(prompt * int(Role.PREFIX)) if marks_prompts(model) else layout
+def with_prompts(model: object, layout: Layout, lengths: Sequence[int] | None = None) -> Layout:
+    """Give the tokens of prompts the role PREFIX, if some layer of the model depends on it.
 
-
-def laid_prompt(model: DecodingModel, prompt: int, total: int) -> Layout:
-    """The layout of one sequence whose first `prompt` tokens are a prompt."""
-    layout = Layout.full(total, device=model.device)
-    return with_prompts(model, layout, torch.arange(total, device=model.device)[None] < prompt)
+    lengths: the number of tokens of each row's prompt, which begins the row; None if all tokens are prompts.
+    """
+    if not marks_prompts(model):
+        return layout
+    prompt = layout.valid
+    if lengths is not None:
+        within = (
+            torch.arange(layout.shape[1], device=layout.device) < torch.tensor(lengths, device=layout.device)[:, None]
+        )
+        prompt = prompt & within
+    return layout.with_roles(prompt * int(Role.PREFIX))
 
 
 def marks_prompts(model: object) -> bool:

@@ -24,7 +24,7 @@ def same(name: str, within: str | Sequence[str] = "", known: Container[str] | No
     """
     parts = (within,) if isinstance(within, str) else within
     places = [
-        place for place in SAME.get(name, ()) if not within or any(map(f"{place}.".startswith, map(_dotted, parts)))
+        place for place in SAME.get(name, ()) if not within or any(f"{place}.".startswith(f"{part}.") for part in parts)
     ]
     places = [place for place in places if known is None or _last(place) in known]
     return places[0] if len(places) == 1 else None
@@ -125,10 +125,6 @@ def elsewhere(name: str, here: Iterable[str] = (), within: str = "", own: bool =
     named = [_last(place) if _last(place) in mine else place for place in close or places]
     told = next((why for place in close or places if (why := DIFFERENT.get((place, known)))), None)
     return f"it is {' or '.join(dict.fromkeys(named))} here" + (f" ({told})" if told else "")
-
-
-def _dotted(part: str) -> str:
-    return f"{part}."
 
 
 def _last(place: str) -> str:

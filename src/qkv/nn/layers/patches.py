@@ -256,8 +256,8 @@ class GridPosition(Position, kind="grid"):
 
     Fixed vectors are [sin cx, cos cx, sin ry, cos ry] for row r and column c with rates base^(−4i/d), and 0 for tokens that
     are not patches. For images of another size the table is resized by `interpolation`, except for tokens that are not
-    patches. `align_corners` (Qwen3-VL) and `antialias` (SigLIP 2) are
-    options of `F.interpolate`, which resizes the table. The fixed table is saved with the weights, as by its authors.
+    patches. `align_corners` (Qwen3-VL) and `antialias` (SigLIP 2) are options of `F.interpolate`, which resizes the table.
+    The fixed table is saved with the weights, as by its authors.
 
     `between`: every further block has its own table, which is added to the output of the block before it (YOLOS, Fang et
     al. 2021).

@@ -404,7 +404,7 @@ class Run(LoadedModel):
 
 
 @several.worded
-@several.in_our_names
+@several.in_our_names()
 def load(
     path: Path | str,
     device: str | torch.device = "auto",

@@ -235,17 +235,17 @@ class HarnessModel(TemplateLM):
                 bar.update(len(order[start : start + size]))
 
 
-def check_options(given: Mapping[str, Any], said: bool = False) -> None:
-    """Check the names of options of outputs. Raises ValueError for one that there is not.
+def check_options(given: Mapping[str, Any], by_user: bool = False) -> None:
+    """Raise ValueError for an option of outputs that does not exist.
 
-    said: whether sampling has to be turned on beside options of sampling, which it is not in most tasks.
+    by_user: the options override a task's. Most tasks turn sampling off, so an option of sampling needs `do_sample` too.
     """
     allowed = (*LENGTHS[:1], *CHANGED, *OPTIONS)
     unknown = next((name for name in given if name not in (*LENGTHS, *allowed)), None)
     if unknown is not None:
         raise ValueError(f"a task's outputs have no option {brief(unknown)}; {nearest(unknown, allowed)}")
     sampling = next((name for name in SAMPLING if given.get(name)), None)
-    if said and sampling is not None and "do_sample" not in given:
+    if by_user and sampling is not None and "do_sample" not in given:
         raise ValueError(f"{sampling} is for sampling, which most tasks turn off; give do_sample=true beside it")
 
 

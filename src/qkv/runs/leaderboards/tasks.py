@@ -117,7 +117,7 @@ def _by_harness(
 ) -> TaskScores:
     from .harness import HarnessModel, check_options
 
-    check_options(gen_kwargs or {}, said=True)
+    check_options(gen_kwargs or {}, by_user=True)
     need("evaluation on tasks", "lm_eval")
     from lm_eval import simple_evaluate
     from lm_eval.tasks import TaskManager

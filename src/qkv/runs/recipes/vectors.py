@@ -95,10 +95,10 @@ def load_vectors(
 
     Raises ValueError if the model reads no tokens, the widths differ, or no word has a vector.
     """
-    if isinstance(vectors, str | Path):
-        from ...data.vectors import word2vec_format
+    from ...data.vectors import word2vec_format
+    from ...data.vectors.word_vectors import Vectors
 
-        vectors = word2vec_format.read(vectors)
+    vectors = vectors if isinstance(vectors, Vectors) else word2vec_format.read(vectors)
     tables = token_tables(model)
     rows = _check(tables, tokenizer, vectors)
     for table in tables:

@@ -37,7 +37,7 @@ _FIELDS = {
 
 
 @worded
-@in_our_names
+@in_our_names()
 def train(
     recipe: str | PathLike[str] | Mapping[str, Any] | Recipe,
     out: str | PathLike[str] | None = None,

@@ -159,7 +159,7 @@ def markdown(rows: Sequence[PublishedComparison]) -> str:
 
 @lru_cache(maxsize=64)
 def _work(name: str, changes: tuple[tuple[str, Any], ...], length: int, make: MakeSpec) -> ModelWork:
-    """The work of a model; one of equal layers, whose number is given, from a spec with one of them."""
+    """The work of a model. If `changes` has `n_layers`, all layers are equal, and it follows from the work of one."""
     sizes = {**dict(changes), "max_positions": length}
     layers = sizes.pop("n_layers", None)
     if layers is None:

@@ -9,7 +9,8 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from ....generation.prompts import laid_prompt
+from ....core.layout import Layout
+from ....generation.prompts import with_prompts
 from ....look.view.attention import AttentionGroup, attention_groups
 from ....look.view.axis import MOST_TOKENS, Axis
 from ....look.view.labels import token_labels
@@ -49,7 +50,8 @@ def joint_pass(run: LoadedModel, text: str) -> JointPass:
     ].text
     ids = (*prompt, *run.words.encode(output))
     model, media = cast(TransformerModel, run.model), stacked(found)
-    read, layout = torch.tensor([ids], device=model.device), laid_prompt(model, len(prompt), len(ids))
+    read = torch.tensor([ids], device=model.device)
+    layout = with_prompts(model, Layout.full(len(ids), device=model.device), [len(prompt)])
     spans = tuple(spans_of(run, asked, ids, found[0] if found else {}))
     return JointPass(lambda: model.hidden(read, layout=layout, media=media or None), ids, output, spans)
 

@@ -18,7 +18,7 @@ from ....core.spec import brief
 from ....data.media.png import png_bytes
 from ....data.tokenizers.tokenizer import Tokenizer
 from ....generation import Generation, trace
-from ....generation.prompts import laid_prompt, marks_prompts
+from ....generation.prompts import marks_prompts, with_prompts
 from ....look.view.labels import token_labels
 from ....look.view.panels import Panel
 from ....nn.attention.own_calls import hooked
@@ -169,7 +169,8 @@ def _continued(run: LoadedModel, text: str, count: int, settings: Generation) ->
     sequence = TokenSequence("text", len(ids), tuple(ids), run.words)
     inputs, options = _ids(run, ids), dict[str, Any]()
     if marks_prompts(run.model):
-        options["layout"] = laid_prompt(run.model, len(prompt), len(ids))
+        whole = Layout.full(len(ids), device=inputs.device)
+        options["layout"] = with_prompts(run.model, whole, [len(prompt)])
     passing = ForwardPass(
         lambda: _hidden(run, inputs, **options), _both(sequence), facts, _head(run), ((inputs,), options)
     )

@@ -97,10 +97,10 @@ def _encoding(paths: Sequence[Path], how: RecordFormat) -> str:
 
 def _parallel(files: dict[Split, list[Path]], encoding: str, guessed: bool) -> Guess | str:
     """Translation between two files of each split."""
-    endings = [_ending(path) for path in files["train"]]
+    endings = [suffix_of(path) for path in files["train"]]
     settings, seen = [], []
     for split, group in files.items():
-        if endings[0] != endings[1] and [_ending(path) for path in group] == endings[::-1]:
+        if endings[0] != endings[1] and [suffix_of(path) for path in group] == endings[::-1]:
             group = group[::-1]
         sizes = [len(Lines(path, encoding, False)) for path in group]
         if sizes[0] != sizes[1]:
@@ -131,10 +131,6 @@ def _per_split(files: dict[Split, list[Path]], how: RecordFormat, encoding: str)
     more = tuple(setting(f"data.{split}_path", path) for split, path in others.items())
     seen = tuple(f"{path.name} is for {split}" for split, path in others.items())
     return replace(found, settings=(*found.settings, *more), seen=(*found.seen, *seen))
-
-
-def _ending(path: Path) -> str:
-    return suffix_of(path)
 
 
 def _listed(paths: Sequence[Path]) -> str:
