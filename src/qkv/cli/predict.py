@@ -154,27 +154,27 @@ def _about(files: FilesBeside, questions: list[str] | None) -> list[str]:
 
     Raises ValueError for files of a kind that the run doesn't read.
     """
-    from ..runs.inference.uses import reads_files
+    from ..runs.inference.uses import kind_of_files
 
     run, given = files.run, {name: some for name, some in files.by_kind().items() if some}
     if run.media:
         from ..runs.inference.reading.beside import beside
 
         return [beside(run, [""], {name: [file]})[0] for name, some in given.items() for file in some]
-    reads = reads_files(run)
+    reads = kind_of_files(run)
     for name in given:
         if name != reads:
             what = f"no {name}s" if reads is None else f"{reads}s and no {name}s"
             raise ValueError(f"{run.name} reads {what}; leave --{name} out")
-    each = [str(file) for some in given.values() for file in some]
+    paths = [str(file) for some in given.values() for file in some]
     if not questions:
-        return each
+        return paths
     if reads != "image":
         raise ValueError(f"{run.name} reads {reads}s without texts beside them; leave the texts out")
-    pictures = each * len(questions) if len(each) == 1 else each
+    pictures = paths * len(questions) if len(paths) == 1 else paths
     if len(pictures) != len(questions):
         raise ValueError(
-            f"--image is given {len(each)} times for {len(questions)} texts; give one for all, or one for each"
+            f"--image is given {len(paths)} times for {len(questions)} texts; give one for all, or one for each"
         )
     return [f"{picture}\t{question}" for picture, question in zip(pictures, questions, strict=True)]
 

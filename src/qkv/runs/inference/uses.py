@@ -90,7 +90,7 @@ def reads_text(run: LoadedModel) -> bool:
     return isinstance((spec.encoder or spec.output).embedding, Embedding)
 
 
-def reads_files(run: LoadedModel) -> str | None:
+def kind_of_files(run: LoadedModel) -> str | None:
     """The kind of files that a run has for inputs, "image", "sound" or "video"; None if it reads none, or series."""
     reads: str | None = getattr(run.trained_on, "reads", None)
     spec = run.model.spec

@@ -17,25 +17,20 @@ from ..sentencepiece.pipeline import pipeline
 from .hub_config import HubConfig
 from .hub_families import CAMEMBERT, M2M_100, MBART, NLLB, TokenizerFamily
 from .vocab_files import read_vocab_json
+from .xlm_roberta_albert import FIRST
 
 VOCABULARY = "vocab.json"  # M2M-100's ids of pieces
-_FIRST = ("<s>", "<pad>", "</s>", "<unk>")
 _CAMEMBERTS_FIRST = ("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED")  # its <s> and </s> are the model's
 
-
-def _codes(text: str) -> list[str]:
-    return text.split()
-
-
-_MBART = _codes("""
+_MBART = """
 ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX kk_KZ ko_KR lt_LT lv_LV my_MM ne_NP nl_XX
 ro_RO ru_RU si_LK tr_TR vi_VN zh_CN
-""")
-_MBART_50 = _MBART + _codes("""
+"""
+_MBART_50 = f"""{_MBART}
 af_ZA az_AZ bn_IN fa_IR he_IL hr_HR id_ID ka_GE km_KH mk_MK ml_IN mn_MN mr_IN pl_PL ps_AF pt_XX sv_SE sw_KE ta_IN
 te_IN th_TH tl_XX uk_UA ur_PK xh_ZA gl_ES sl_SI
-""")
-_NLLB = _codes("""
+"""
+_NLLB = """
 ace_Arab ace_Latn acm_Arab acq_Arab aeb_Arab afr_Latn ajp_Arab aka_Latn amh_Ethi apc_Arab arb_Arab ars_Arab ary_Arab
 arz_Arab asm_Beng ast_Latn awa_Deva ayr_Latn azb_Arab azj_Latn bak_Cyrl bam_Latn ban_Latn bel_Cyrl bem_Latn ben_Beng
 bho_Deva bjn_Arab bjn_Latn bod_Tibt bos_Latn bug_Latn bul_Cyrl cat_Latn ceb_Latn ces_Latn cjk_Latn ckb_Arab crh_Latn
@@ -52,15 +47,13 @@ sna_Latn snd_Arab som_Latn sot_Latn spa_Latn als_Latn srd_Latn srp_Cyrl ssw_Latn
 tam_Taml tat_Cyrl tel_Telu tgk_Cyrl tgl_Latn tha_Thai tir_Ethi taq_Latn taq_Tfng tpi_Latn tsn_Latn tso_Latn tuk_Latn
 tum_Latn tur_Latn twi_Latn tzm_Tfng uig_Arab ukr_Cyrl umb_Latn urd_Arab uzn_Latn vec_Latn vie_Latn war_Latn wol_Latn
 xho_Latn ydd_Hebr yor_Latn yue_Hant zho_Hans zho_Hant zul_Latn
-""")
-_M2M_100 = _codes("""
+"""
+_M2M_100 = """
 af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht hu hy id ig
 ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns oc or pa pl ps pt ro ru sd si sk sl
 so sq sr ss su sv sw ta th tl tn tr uk ur uz vi wo xh yi yo zh zu
-""")
-_WMT_21 = _codes("""
-en ha is ja cs ru zh de
-""")
+"""
+_WMT_21 = "en ha is ja cs ru zh de"
 
 
 def fairseq(
@@ -77,7 +70,7 @@ def fairseq(
     elif family is M2M_100:
         pieces = [*_numbered(model, vocabulary_path), *map(_control, _languages(family, config))]
     else:
-        pieces = [*map(_control, _FIRST), *model.pieces[3:], *map(_control, (*_languages(family, config), "<mask>"))]
+        pieces = [*map(_control, FIRST), *model.pieces[3:], *map(_control, (*_languages(family, config), "<mask>"))]
     unk_id = next(i for i, piece in enumerate(pieces) if piece.text == "<unk>")
     return pipeline(replace(model, pieces=tuple(pieces), unk_id=unk_id))
 
@@ -86,8 +79,9 @@ def _languages(family: TokenizerFamily, config: HubConfig) -> list[str]:
     """Return the tokens of languages, in the order of their ids."""
     if family is M2M_100:
         few = config.values.get("language_codes") == "wmt21"
-        return [f"__{code}__" for code in (_WMT_21 if few else _M2M_100)]
-    return {MBART: _MBART, NLLB: _NLLB}.get(family, _MBART_50)
+        return [f"__{code}__" for code in (_WMT_21 if few else _M2M_100).split()]
+    codes = _NLLB if family is NLLB else _MBART if family is MBART else _MBART_50
+    return codes.split()
 
 
 def _numbered(model: SentencePiece, path: Path) -> list[Piece]:

@@ -44,9 +44,6 @@ class TokenizerFamily:
     sentinels: int = 0
     language: str = ""
 
-    def __hash__(self) -> int:
-        return hash(self.name)
-
 
 _END_OF_TEXT = "<|endoftext|>"
 _BRACKETS = {"unk": "[UNK]", "sep": "[SEP]", "pad": "[PAD]", "cls": "[CLS]", "mask": "[MASK]"}

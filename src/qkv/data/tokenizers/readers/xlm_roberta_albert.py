@@ -13,13 +13,13 @@ from ..sentencepiece.model_file import ModelType, Piece, PieceKind, SentencePiec
 from ..sentencepiece.pipeline import SPACE
 from .hub_config import HubConfig
 
-_FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")  # the first ids in fairseq, regardless of the model's first pieces
+FIRST = ("<s>", "<pad>", "</s>", "<unk>")  # the first ids in fairseq, regardless of the model's first pieces
 
 
 def xlm_roberta(model: SentencePiece) -> tokenizers.Tokenizer:
     """Return XLM-RoBERTa's tokenizer: `<s> <pad> </s> <unk>`, the model's pieces but its three special ones, `<mask>`."""
-    *first, mask = [Piece(name, 0.0, PieceKind.CONTROL) for name in (*_FAIRSEQ, "<mask>")]
-    return _words(model, [*first, *model.pieces[3:], mask], _FAIRSEQ.index("<unk>"), _table(model))
+    *first, mask = [Piece(name, 0.0, PieceKind.CONTROL) for name in (*FIRST, "<mask>")]
+    return _words(model, [*first, *model.pieces[3:], mask], FIRST.index("<unk>"), _table(model))
 
 
 def albert(model: SentencePiece, config: HubConfig) -> tokenizers.Tokenizer:
