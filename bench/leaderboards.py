@@ -41,26 +41,27 @@ def main(words: list[str]) -> int:
     given = parser.parse_args(words)
     if given.threads:
         torch.set_num_threads(given.threads)
-    before, (ours, theirs) = machine.load(), backends(given.batch_size, given.quick)
-    rows = []
-    for kind in KINDS:
-        seconds: dict[str, list[float]] = {"qkv": [], "hf": []}
-        for number in range(given.rounds + 1):
-            answers = []
-            for name, backend in (("qkv", ours), ("hf", theirs)):
-                asked = requests(10 if given.quick else 1)[kind]  # made anew, as `hf` changes options
-                began = time.perf_counter()
-                answers.append(getattr(backend, kind)(asked, disable_tqdm=True))
-                if number:  # the first round warms up
-                    seconds[name].append(time.perf_counter() - began)
-            agree(kind, *answers)
-        rows.append((KINDS[kind], len(asked), *(median(each) for each in seconds.values())))
+    before, rows = machine.load(), []
+    with tempfile.TemporaryDirectory(prefix="qkv-leaderboards-") as folder:
+        ours, theirs = backends(Path(folder), given.batch_size, given.quick)
+        for kind in KINDS:
+            seconds: dict[str, list[float]] = {"qkv": [], "hf": []}
+            for number in range(given.rounds + 1):
+                answers = []
+                for name, backend in (("qkv", ours), ("hf", theirs)):
+                    asked = requests(10 if given.quick else 1)[kind]  # made anew, as `hf` changes options
+                    began = time.perf_counter()
+                    answers.append(getattr(backend, kind)(asked, disable_tqdm=True))
+                    if number:  # the first round warms up
+                        seconds[name].append(time.perf_counter() - began)
+                agree(kind, *answers)
+            rows.append((KINDS[kind], len(asked), *(median(each) for each in seconds.values())))
     print(table(rows))
     print(f"{machine.stamp()}, load {before} before, batches of {given.batch_size}, {torch.get_num_threads()} threads")
     return 0
 
 
-def backends(batch_size: int, quick: bool) -> tuple[Any, Any]:
+def backends(folder: Path, batch_size: int, quick: bool) -> tuple[Any, Any]:
     """The harness's model interface over a run, and its `hf` backend with the same weights."""
     from lm_eval.models.huggingface import HFLM
     from tokenizers.processors import TemplateProcessing
@@ -72,11 +73,10 @@ def backends(batch_size: int, quick: bool) -> tuple[Any, Any]:
     template = TemplateProcessing("<s> $A", None, [("<s>", tokenizer.id("<s>"))])  # by which both begin texts
     tokenizer.raw.post_processor = template
     spec = qkv.preset("gpt2", **(QUICK if quick else SIZES), vocab_size=tokenizer.vocab_size)
-    folder = tempfile.mkdtemp(prefix="qkv-leaderboards-")
     run = qkv.Run(qkv.build(spec), tokenizer)
     run.save(folder, to="hub", overwrite=True)
-    (Path(folder) / "generation_config.json").unlink()  # whose max_new_tokens `hf` would prefer to the tasks'
-    theirs = HFLM(pretrained=folder, device="cpu", dtype="float32", batch_size=batch_size)
+    (folder / "generation_config.json").unlink()  # whose max_new_tokens `hf` would prefer to the tasks'
+    theirs = HFLM(pretrained=str(folder), device="cpu", dtype="float32", batch_size=batch_size)
     return HarnessModel(qkv.load(folder, "cpu"), batch_size=batch_size, show_progress=False), theirs
 
 

@@ -33,6 +33,7 @@ from statistics import median
 import httpx
 
 from .. import machine
+from ..start import directory
 from .contenders import OURS, WORKS, Setting
 from .load import (
     COMPLETIONS,
@@ -48,19 +49,22 @@ from .load import (
     row,
     said,
 )
-from .overhead import default_run, overhead, shared_prefix
+from .overhead import overhead, shared_prefix
 from .processes import free_port, started_process, started_server
 
 AGREE = 4  # requests whose answers are compared before the readings
 
 
 def main(argv: list[str]) -> int:
-    arguments, options = _parser().parse_known_args(argv)
+    parser = _parser()
+    arguments, options = parser.parse_known_args(argv)
+    if options and (arguments.against or arguments.url):
+        parser.error(f"leave {' '.join(options)} out: --against and --url give no options to `qkv serve`")
     print(json.dumps(machine.describe()), flush=True)
     if arguments.against:
         return against(arguments)
     if arguments.overhead:
-        overhead(arguments.run or str(default_run()), arguments.requests, arguments.new, options, arguments.threads)
+        overhead(arguments.run or str(directory()), arguments.requests, arguments.new, options, arguments.threads)
     elif arguments.prefix:
         shared_prefix(arguments.requests, arguments.new, options, arguments.quick)
     elif arguments.url:
@@ -137,7 +141,7 @@ def _agree(servers: dict[str, Address], jobs: list[Job]) -> None:
     for name, to in list(servers.items()):
         try:
             theirs = [said(to, *job) for job in jobs[:AGREE]]
-        except (ValueError, KeyError) as error:
+        except (ValueError, KeyError, httpx.HTTPError) as error:
             print(f"{name} is left out: {error}")
             del servers[name]
             continue

@@ -19,10 +19,12 @@ from ..encoding.command import prepared as as_onnx
 from ..serving.command import LLAMA_CPP
 from ..start import directory
 from ..translating.work import model as translator
-from .load import COMPLETIONS
+from .load import COMPLETIONS, nothing
 
 OURS = "qkv"
 FRONT = Path(__file__).with_name("front.py")
+DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
+"""PyTorch's names of precisions."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +36,6 @@ class Setting:
     port: int
     tiny: bool
     programs: dict[str, str]  # given by --peer
-
-
-def nothing(new: int) -> dict[str, Any]:
-    """No fields besides OpenAI's."""
-    return {}
 
 
 @dataclass(frozen=True)
@@ -141,18 +138,18 @@ def llama_server(setting: Setting) -> Server:
 
 
 def transformers_serve(setting: Setting) -> Server:
-    offered("transformers serve", setting.precision, "fp32", "bf16")
+    offered("transformers serve", setting.precision, *DTYPES)
     python = program("transformers", "transformers-serve", setting)
-    dtype = {"fp32": "float32", "bf16": "bfloat16"}[setting.precision]
+    dtype = DTYPES[setting.precision]
     command = [python, "-m", "transformers.cli.transformers", "serve", str(decoder(setting)), "--device", "cpu"]
     command += ["--dtype", dtype, "--host", "127.0.0.1", "--port", str(setting.port), "--continuous-batching"]
     return Server(command, nothing, {"OMP_NUM_THREADS": str(setting.threads)}, str(decoder(setting)))
 
 
 def vllm(setting: Setting) -> Server:
-    offered("vLLM", setting.precision, "fp32", "bf16")
+    offered("vLLM", setting.precision, *DTYPES)
     python = program("vLLM", "vllm", setting)
-    dtype = {"fp32": "float32", "bf16": "bfloat16"}[setting.precision]
+    dtype = DTYPES[setting.precision]
     command = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(decoder(setting)), "--dtype", dtype]
     command += ["--host", "127.0.0.1", "--port", str(setting.port), "--max-num-seqs", "64"]
     threads = {"OMP_NUM_THREADS": str(setting.threads), "VLLM_CPU_KVCACHE_SPACE": "2"}

@@ -124,7 +124,13 @@ class Front:
                     batch.append(other)
                     count += len(other[0])
             texts = [text for one in batch for text in one[0]]
-            found = await asyncio.get_running_loop().run_in_executor(None, self.compute, texts, batch[0][1])
+            try:
+                found = await asyncio.get_running_loop().run_in_executor(None, self.compute, texts, batch[0][1])
+            except Exception as error:  # which is the answer to these requests alone
+                for *_, future in batch:
+                    if not future.cancelled():
+                        future.set_exception(error)
+                continue
             start = 0
             for own, _, future in batch:
                 if not future.cancelled():

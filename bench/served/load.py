@@ -35,6 +35,11 @@ class Answered:
     status: int = 0
 
 
+def nothing(new: int) -> dict[str, Any]:
+    """No fields besides OpenAI's."""
+    return {}
+
+
 @dataclass(frozen=True)
 class Address:
     """Where requests go, and the fields that a server wants besides OpenAI's for a number of new tokens."""
@@ -42,7 +47,7 @@ class Address:
     url: str
     model: str
     path: str = COMPLETIONS
-    fields: Callable[[int], dict[str, Any]] = lambda new: {}
+    fields: Callable[[int], dict[str, Any]] = nothing
 
 
 def made_prompts(count: int, longest: int) -> list[str]:

@@ -8,7 +8,6 @@ import random
 import re
 import time
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -132,7 +131,3 @@ def _ids(draw: random.Random, size: int, count: int) -> list[int]:
 def _computed(url: str) -> int:
     """The tokens of prompts that a server has read so far."""
     return int(re.findall(r"^qkv_prompt_tokens_total (\d+)", httpx.get(f"{url}/metrics").text, re.MULTILINE)[0])
-
-
-def default_run() -> Path:
-    return directory()
