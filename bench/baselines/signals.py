@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -130,20 +128,8 @@ def _warped(one: Any, others: Any) -> Any:
     return total[:, -1, -1]
 
 
-def evaluated(words: list[str]) -> dict[str, Any]:
-    """The baseline that a run's own evaluation measured on the same examples, of those with this metric the best."""
-    parser = argparse.ArgumentParser(prog="evaluated")
-    parser.add_argument("run")
-    parser.add_argument("metric")
-    given = parser.parse_args(words)
-    every = json.loads((Path(given.run) / "evaluation.json").read_text())["baselines"]
-    best = max((one for one in every if given.metric in one["metrics"]), key=lambda one: one["metrics"][given.metric])
-    return {"name": best["name"], given.metric: best["metrics"][given.metric]}
-
-
 COMMANDS = {
     "mean-spectrum": mean_spectrum,
     "linear-forecast": linear_forecast,
     "spoken-words": spoken_words,
-    "evaluated": evaluated,
 }

@@ -1,0 +1,22 @@
+"""A baseline that a run's evaluation has measured already."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+
+def evaluated(words: list[str]) -> dict[str, Any]:
+    """The baseline that a run's own evaluation measured on the same examples, of those with this metric the best."""
+    parser = argparse.ArgumentParser(prog="evaluated")
+    parser.add_argument("run")
+    parser.add_argument("metric")
+    given = parser.parse_args(words)
+    every = json.loads((Path(given.run) / "evaluation.json").read_text())["baselines"]
+    best = max((one for one in every if given.metric in one["metrics"]), key=lambda one: one["metrics"][given.metric])
+    return {"name": best["name"], given.metric: best["metrics"][given.metric]}
+
+
+COMMANDS = {"evaluated": evaluated}
