@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -222,7 +223,11 @@ def _gen_kwargs(given: Sequence[str]) -> dict[str, Any] | None:
     wrong = next((part for part in parts if not re.match(r"\w+=.", part)), None)
     if wrong is not None:
         raise ValueError(f"--gen-kwargs takes options such as temperature=0.7,top_k=20, not {wrong!r}")
-    return dict(map(parse, parts)) or None
+    options = [parse(part) for part in parts]
+    twice = next((name for name, count in Counter(name for name, _ in options).items() if count > 1), None)
+    if twice is not None:
+        raise ValueError(f"--gen-kwargs gives {twice} more than once; give it once")
+    return dict(options) or None
 
 
 def _number(text: str) -> int | Literal["all"]:

@@ -120,6 +120,7 @@ def test_options_of_outputs_take_the_place_of_the_tasks(tmp_path: Path, monkeypa
             "temperature is for sampling, which most tasks turn off; give do_sample=true beside it",
         ),
         ("max_gen_toks", "--gen-kwargs takes options such as temperature=0.7,top_k=20, not 'max_gen_toks'"),
+        ("top_k=3,top_k=4", "--gen-kwargs gives top_k more than once; give it once"),
     ],
 )
 def test_wrong_options_of_outputs_are_told(given: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
