@@ -44,7 +44,7 @@ def app(
     fast:                 let other requests at the same time change the last bits of a request's numbers.
     admin_keys:           keys that may load, swap and unload runs (`/models/load`, `/models/unload`); by default nobody may.
     models_dir:           a folder whose subdirectories may be loaded, by name, besides the runs themselves.
-    load:                 how a directory is loaded then, such as with `weights="int8"`; by default `qkv.load` on the CPU.
+    load:                 the function that loads such a directory; by default `qkv.load` on the CPU.
 
     Raises ValueError for two runs of one name, and for `models_dir` or `load` without `admin_keys`.
     """

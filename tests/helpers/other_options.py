@@ -170,65 +170,72 @@ LIBRARIES = {
 
 BEGINNING = """# Options of other libraries
 
-qkv takes the name of another library's option if it means exactly what an option of qkv does, in the same unit. This holds
-in `qkv.preset(…)`, in recipes and settings (`learning_rate=3e-4`, `training.learning_rate=3e-4`, `model.hidden_size=64`),
-in `changes` and as keywords of `qkv.train`, as keywords of `qkv.load`, in the constructors of specs and their `replace`
-(`qkv.Attention(num_attention_heads=8)`), in `Generation` and the options of `generate`, and for options of `qkv train` and
-`qkv generate`. Runs and specs hold qkv's names only. An option that is given by two names is refused.
+qkv accepts the name of another library's option if it means exactly the same as an option of qkv, in the same unit. The name
+can be used
 
-Every other name is refused in a sentence that says what to use. Among them are three groups that look alike and are not:
+- in `qkv.preset(…)`,
+- in recipes and settings: `learning_rate=3e-4`, `training.learning_rate=3e-4`, `model.hidden_size=64`,
+- in `changes` and keywords of `qkv.train`, and in keywords of `qkv.load`,
+- in the constructors of specs and their `replace`: `qkv.Attention(num_attention_heads=8)`,
+- in `Generation` and the options of `generate`,
+- as an option of `qkv train` and `qkv generate`.
 
-- Dropout of the hidden states (`hidden_dropout_prob`, `resid_pdrop`, `dropout_rate` …): each architecture drops in other
-  places, and so does the preset of that architecture by `dropout`. A value copied from one to the other would train another
-  model.
-- Windows (`sliding_window`, `max_attend_past` …): in transformers the layers that have one follow from other keys of the
-  configuration, and the token itself counts in some libraries only. `windows` gives the number of tokens for each layer.
-- Positions (`rope_theta`, `rope_scaling`, `alibi` …): each is one part of a scheme, which `position` describes whole.
+Runs and specs contain only qkv's names. An option that is given by two names is refused.
 
-`qkv.load` reads all of them from a directory's `config.json`, for the family that they belong to.
+Every other name is refused with a message that says what to use instead. Three groups of names look the same as options of
+qkv but mean something else:
+
+- Dropout of the hidden states (`hidden_dropout_prob`, `resid_pdrop`, `dropout_rate` …): each architecture applies dropout in
+  different places. The preset of an architecture applies `dropout` in the same places as the original, so a value for one
+  architecture trains a different model with another.
+- Windows (`sliding_window`, `max_attend_past` …): in transformers, other keys of the configuration decide which layers have
+  a window, and only some libraries count the token itself. `windows` gives the number of tokens for each layer.
+- Positions (`rope_theta`, `rope_scaling`, `alibi` …): each describes a part of a scheme. `position` describes the whole.
+
+`qkv.load` reads all of these from a directory's `config.json` if they belong to its family.
 
 The names come from transformers (`GenerationConfig`, `TrainingArguments`, configurations, `forward`, `from_pretrained`),
 PEFT, TRL, accelerate, LitGPT, x-transformers, fairseq, nanoGPT, JoeyNMT, Lightning and PyTorch; names without a library are
-common elsewhere.
+common in other code.
 `python tests/helpers/other_options.py` writes this page from the tables in `src/qkv/core/synonyms`, and
 `tests/core/test_synonyms.py` tries every name.
 """
 SETTINGS = """
 ## Settings
 
-A name that has several places, such as `block_size`, is taken in a part of a recipe only: `batching.block_size`.
+A name that matches several settings, such as `block_size`, is accepted only in a part of a recipe: `batching.block_size`.
 
-| here | taken | told, because here it is … |
+| in qkv | accepted names | refused names, and what the option is in qkv |
 |---|---|---|
 """
 COMMAND = """
 ## Options of commands
 
-| here | taken | told, because here it is … |
+| in qkv | accepted names | refused names, and what the option is in qkv |
 |---|---|---|
 """
 FUNCTIONS = """
 ## Python arguments
 
-`qkv.train` takes each name of the first table that has one place, too: `qkv.train("lm", learning_rate=3e-4)`.
+`qkv.train` also accepts each name of the first table that matches a single setting: `qkv.train("lm", learning_rate=3e-4)`.
 
-| function | here | taken |
+| function | in qkv | accepted names |
 |---|---|---|
 """
 CALLS_BY = {"generate": "model.generate", "load": "qkv.load", "train": "qkv.train"}
 SPECS = """
 ## Fields of specs
 
-A class, or every class of a role, takes the names that the first table has for these settings, as far as it has them as
-fields. The row of a class holds in place of its role's.
+The fields of a spec accept the names that the first table lists for these settings. A row for a role applies to each of
+its classes that has such a field, unless the class has its own row.
 
 | class or role | fields |
 |---|---|
 """
 REST = """
-## What has no setting
+## Options without a setting
 
-| what is said | names |
+| what the message says | names |
 |---|---|
 """
 

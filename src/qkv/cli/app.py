@@ -153,7 +153,7 @@ def meaning(name: str, meanings: dict[str, str] = MEANINGS) -> str | None:
 
 
 class Once(TyperCommand):
-    """A command that also takes `--max_steps` for `--max-steps`, and options of other libraries that mean the same.
+    """A command that also accepts `--max_steps` for `--max-steps`, and options of other libraries that mean the same.
 
     It warns if an option that is not repeatable is given more than once. The last value is used.
     """

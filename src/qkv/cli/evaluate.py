@@ -93,7 +93,7 @@ def evaluate(
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE,…",
-            help="Options of a task's outputs in place of its own, such as max_gen_toks=64,do_sample=true,temperature=0.7; "
+            help="Generation options that override a task's, such as max_gen_toks=64,do_sample=true,temperature=0.7; "
             "repeatable.",
         ),
     ] = None,
@@ -216,7 +216,7 @@ def _inputs(run: Run, data: Sequence[str]) -> list[Path]:
 
 
 def _gen_kwargs(given: Sequence[str]) -> dict[str, Any] | None:
-    """The options in texts such as `temperature=0.7,top_k=20`; a comma in a value is followed by no name and `=`."""
+    """Parse options such as `temperature=0.7,top_k=20`. A comma separates two options only if a name and `=` follow it."""
     from ..runs.recipes.overrides import parse
 
     parts = [part.strip() for text in given for part in re.split(r",(?=\s*\w+=)", text)]

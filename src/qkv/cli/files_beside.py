@@ -39,7 +39,7 @@ class FilesBeside:
         return [beside(self.run, [text], self.by_kind())[0] for text in texts]
 
     def by_kind(self) -> dict[str, list[object]]:
-        """The files by the names of their media."""
+        """Return the given files for each medium, by its name."""
         from ..runs.inference.reading.beside import files_of
 
         return files_of(self.images, self.sounds, self.videos)

@@ -149,8 +149,8 @@ def predict(
 
 
 def _about(files: FilesBeside, questions: list[str] | None) -> list[str]:
-    """Inputs of a run that has files for inputs: questions about one picture, or each about its own, or files alone; and
-    places for files without questions.
+    """Return the inputs of a run that reads files: files alone, or questions about one picture or about one picture each.
+    Files without a question get a text that consists of their placeholder.
 
     Raises ValueError for files of a kind that the run doesn't read.
     """

@@ -101,8 +101,8 @@ def preset_of(name: str) -> str | None:
 
 
 def bare_model(name: str) -> Path | None:
-    """The directory or GGUF file of a model without a recipe that a name means, if it means one. Raises ValueError for an
-    adapter's directory."""
+    """Return the directory or GGUF file that a name stands for, if it holds a model without a recipe; otherwise None. Raises
+    ValueError for a directory with an adapter."""
     from ..io.directories.layout import CONFIG, RECIPE
     from ..io.directories.locate import SHIPPED, SMALL_ENGLISH, locate
     from ..io.hub.gguf.container import is_gguf

@@ -47,8 +47,8 @@ class Batch:
     targets:  what an objective wants besides, by name: whether two sentences follow one another, the boxes in a picture.
     idle:     the batch had too few rows for all ranks, and this rank has none of them. It computes another rank's rows
               to take part in the communication of the step, and its loss is multiplied by 0.
-    first_row: the number of the first row, or of the first document of packed rows, in the batch of all ranks.
-    seed:     of what the model draws for the batch in a step; None if it draws from the default generator.
+    first_row: index of the first row in the batch of all ranks; for packed rows, index of the first document.
+    seed:     seeds the random numbers that the model draws for the batch; None uses the default generator.
     """
 
     inputs: dict[str, Any]

@@ -67,9 +67,10 @@ class Operator:
 
 
 def _apart(function: Callable[..., Any], disabled: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that calls `disabled`, which graph compilers skip, if `torch._dynamo` is imported, else `function`.
+    """Return a function that calls `disabled`, which graph compilers skip, if `torch._dynamo` is imported; else `function`.
 
-    The first call of `disabled` imports `torch._dynamo`, for about a second. Without it, no graph is being compiled.
+    The first call of `disabled` imports `torch._dynamo`, which takes about a second. Unless it is imported, no graph is
+    being compiled.
     """
 
     def call(*inputs: Any) -> Any:

@@ -151,9 +151,9 @@ def worded(function: Callable[Given, Result]) -> Callable[Given, Result]:
 
 
 def in_our_names(*options: str) -> Callable[[Callable[Given, Result]], Callable[Given, Result]]:
-    """Decorate a public function: it takes arguments by other libraries' names that mean the same.
+    """Decorate a public function so it also accepts other libraries' names for its arguments, if they mean the same.
 
-    options: the names that it takes besides its parameters.
+    options: the names of keywords that it accepts besides its parameters.
     """
 
     def decorate(function: Callable[Given, Result]) -> Callable[Given, Result]:

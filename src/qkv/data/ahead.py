@@ -1,6 +1,6 @@
-"""Texts that a tokenizer will be trained on, drawn by another process while this one imports PyTorch.
+"""Draw the training texts of a tokenizer in a second process while this process imports PyTorch.
 
-`python -m qkv.data.ahead SOURCE` is that process: it writes a source's texts to its output, some in each line, as JSON.
+The second process is `python -m qkv.data.ahead SOURCE`. Each line that it prints is a JSON list of texts.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from contextlib import suppress
 
 from .source import Source
 
-_TEXTS = 1000  # in a line
-_WAIT = 0.005  # seconds between two looks at a file that grows
+_TEXTS = 1000  # per line
+_WAIT = 0.005  # seconds between two reads of the growing file
 _started: list[TextDrawing] = []
 
 
 class TextDrawing:
-    """A process that draws the training texts of a source into a file without a name."""
+    """A process that draws the training texts of a source and writes them to an unnamed temporary file."""
 
     def __init__(self, source: Source) -> None:
         self.source, self.file = source, tempfile.TemporaryFile()  # noqa: SIM115  closed by `end`
@@ -36,7 +36,7 @@ class TextDrawing:
         )
 
     def texts(self) -> Iterator[str]:
-        """What `source.texts("train")` gives. If the process fails, the rest is drawn here."""
+        """Yield the same texts as `source.texts("train")`. If the process fails, this process draws the rest."""
         count = 0
         for line in self._lines():
             texts = json.loads(line)
@@ -46,10 +46,10 @@ class TextDrawing:
             yield from itertools.islice(self.source.texts("train"), count, None)
 
     def _lines(self) -> Iterator[bytes]:
-        """The complete lines of the file, until the process has ended."""
+        """Yield the complete lines of the file until the process has ended."""
         at, rest = 0, b""
         while True:
-            ended = self.process.poll() is not None  # first: what it wrote before its end is then read
+            ended = self.process.poll() is not None  # checked before reading, so its last lines are read
             more = os.pread(self.file.fileno(), 1 << 20, at)
             at += len(more)
             *lines, rest = (rest + more).split(b"\n")
@@ -66,21 +66,21 @@ class TextDrawing:
 
 
 def begin(source: Source) -> None:
-    """Start to draw the training texts of a source whose texts take time, if this machine can do so beside other work."""
+    """Start drawing the training texts of a source, if this takes time and the machine has a processor to spare."""
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     if source.takes_time and processors > 1 and hasattr(os, "pread"):
-        with suppress(OSError):  # without a second process or room for a file, they are drawn here
+        with suppress(OSError):  # if a process or file can't be created, `training_texts` draws the texts
             _started.append(TextDrawing(source))
 
 
 def training_texts(source: Source) -> Iterator[str]:
-    """`source.texts("train")`, by the process that was begun for the source, if there is one."""
+    """Return `source.texts("train")`. If `begin` started a process for the source, its texts are read from that process."""
     drawing = next((drawing for drawing in _started if drawing.source == source), None)
     return source.texts("train") if drawing is None else drawing.texts()
 
 
 def end() -> None:
-    """End what was begun."""
+    """Stop all processes that `begin` started."""
     while _started:
         _started.pop().end()
 

@@ -147,7 +147,7 @@ class Source(Spec, role="source"):
 
     path_fields: the settings that name files or folders. In a recipe file they are relative to that file.
     on_hub:      whether these may also name a dataset on the Hub.
-    takes_time:  whether reading all texts takes seconds of computing, so another process may begin with it (`data.ahead`).
+    takes_time:  whether reading all texts takes seconds of computing, so a second process may start early (`data.ahead`).
     """
 
     path_fields: ClassVar[tuple[str, ...]] = ("path", "validation_path", "test_path")
@@ -164,7 +164,7 @@ class Source(Spec, role="source"):
 
     @property
     def libraries(self) -> tuple[str, ...]:
-        """The modules of optional libraries that it needs, without libraries that only some files need."""
+        """The modules of optional libraries that the source always needs. Libraries for some kinds of files are left out."""
         return ()
 
     @property

@@ -107,8 +107,8 @@ class Stepper:
 
     @contextmanager
     def _seeded(self, batches: list[Batch]) -> Iterator[list[Batch]]:
-        """The batches with seeds of what is drawn for them. Afterwards the default generator continues after these seeds.
-        Graphs, and devices other than CPUs, draw by themselves."""
+        """Yield the batches with seeds for their random numbers. The default generator then continues after these seeds.
+        Graphs and devices other than CPUs get no seeds."""
         if not self.draws_alike:
             yield batches
             return

@@ -67,9 +67,9 @@ def test_words_with_a_tag_for_each(tmp_path: Path) -> None:
         Skipped("without words"),
     ]
     for i, said in (
-        (4, "2 words in 'tokens' have 1 tags in 'ner.tags'"),
-        (5, "no list of words"),
-        (6, "no list of tags"),
+        (4, "'tokens' has 2 words, and 'ner.tags' has 1 tags"),
+        (5, "must be a list of words"),
+        (6, "must be a list of tags"),
     ):
         with pytest.raises(ValueError, match=f"line {i + 1}: .*{said}"):
             table[i]

@@ -243,5 +243,5 @@ def test_what_clips_files_can_not_say_is_refused() -> None:
         family_of(spec.replace(end=2))
     assert family_of(spec.replace(end=3)).config(spec.replace(end=3))["text_config"]["eos_token_id"] == 3
     wide = spec.replace({"end": 3, "image.encoder.embedding.image": (8, 12)})
-    with pytest.raises(ValueError, match="image_size is one number there, and 8 × 12 here"):
+    with pytest.raises(ValueError, match="image_size must be one number in this format, and the model has 8 × 12"):
         family_of(wide)

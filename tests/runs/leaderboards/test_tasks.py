@@ -114,7 +114,7 @@ def test_options_of_outputs_take_the_place_of_the_tasks(tmp_path: Path, monkeypa
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("temprature=0.7", "a task's outputs have no option 'temprature'; did you mean 'temperature'?"),
+        ("temprature=0.7", "there is no generation option 'temprature'; did you mean 'temperature'?"),
         (
             "temperature=0.7,top_k=3",
             "temperature is for sampling, which most tasks turn off; give do_sample=true beside it",

@@ -1,4 +1,4 @@
-"""Options of other libraries: names that mean the same as an option of qkv are taken, all others are refused with a hint."""
+"""Options of other libraries. qkv accepts names that mean the same as one of its options, and refuses others with a hint."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ def plain(name: str) -> str:
 
 
 def same(name: str, within: str | Sequence[str] = "", known: Container[str] | None = None) -> str | None:
-    """Return the setting that another library's name means exactly, in the same unit; None if there is none, or several.
+    """Return the setting that means exactly the same as another library's name, in the same unit; None unless there is one.
 
-    within: the part of a recipe in which the name was given, such as `generation`, or settings and parts; by default, any.
-    known:  the names that are known there; by default, all.
+    within: the part of a recipe in which the name was given, such as `generation`, or a list of settings and parts. By
+            default, any.
+    known:  the names that are valid there. By default, all.
     """
     parts = (within,) if isinstance(within, str) else within
     places = [
@@ -31,7 +32,7 @@ def same(name: str, within: str | Sequence[str] = "", known: Container[str] | No
 
 
 def in_ours(given: Mapping[str, Value], known: Container[str], within: str | Sequence[str]) -> dict[str, Value]:
-    """Return options by qkv's names. Names of other libraries that mean the same are taken.
+    """Return options by qkv's names. Accepts names of other libraries that mean the same.
 
     Raises ValueError if an option is given by two names.
     """
@@ -49,8 +50,8 @@ def _renamed(given: Mapping[str, Value], ours: Mapping[str, str]) -> dict[str, V
 
 
 def fields_in_ours(given: Mapping[str, Any], cls: type) -> dict[str, Any]:
-    """Return the fields of a spec by qkv's names: those of other libraries that mean the same for its class or role are
-    taken, `Attention(num_attention_heads=8)` for `Attention(n_heads=8)`.
+    """Return the fields of a spec by qkv's names. Accepts names of other libraries that mean the same for the spec's class
+    or role: `Attention(num_attention_heads=8)` for `Attention(n_heads=8)`.
 
     Raises ValueError if a field is given by two names.
     """
@@ -60,11 +61,12 @@ def fields_in_ours(given: Mapping[str, Any], cls: type) -> dict[str, Any]:
 
 
 def arguments_in_ours(function: str, known: Sequence[str], count: int, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keyword arguments of a function by its own names. If it has `changes`, settings that another library's name
-    means are put there.
+    """Rename the keyword arguments of a function to qkv's names. If the function has a parameter `changes`, arguments that
+    name settings are moved into it.
 
-    known: the names of its parameters, of which the first `count` are given by position. Raises ValueError if an argument
-    is given by two names.
+    known: the names of the function's parameters. The first `count` of them are given by position.
+
+    Raises ValueError if an argument is given by two names.
     """
     theirs = {name: ours for name, ours in ARGUMENTS.get(function, {}).items() if name not in known}
     for name in given:
@@ -84,7 +86,7 @@ def arguments_in_ours(function: str, known: Sequence[str], count: int, given: Ma
 
 
 def option_for(name: str, known: Container[str]) -> str | None:
-    """Return the option of a command that another library's option means exactly; None if there is none.
+    """Return the option of a command that means exactly the same as another library's option; None if there is none.
 
     known: the options of the command, which is one that trains or one that generates.
     """

@@ -1,8 +1,8 @@
-"""Python keywords by which other libraries know fields of specs and arguments of functions."""
+"""The names that other libraries use for the fields of specs and the arguments of functions."""
 
 from __future__ import annotations
 
-# Class or role of specs: the settings, or parts of a recipe, whose synonyms a constructor and `replace` take.
+# Class or role of specs: the settings, or parts of a recipe, whose synonyms the constructor and `replace` accept.
 _IN_SPECS = {
     "attention": "model.n_heads model.n_kv_heads model.d_head model.softcap",
     "LatentAttention": "model.n_heads",  # DeepSeek's head_dim is the width of the rotated part
@@ -28,7 +28,7 @@ _IN_SPECS = {
 }
 
 IN_SPECS = {name: tuple(places.split()) for name, places in _IN_SPECS.items()}
-"""Maps a class or role of specs to the settings, or parts of a recipe, whose synonyms it takes."""
+"""Maps a class or role of specs to the settings, or parts of a recipe, whose synonyms it accepts."""
 ARGUMENTS = {
     "generate": {
         "input_ids": "ids",
@@ -51,4 +51,4 @@ ARGUMENTS = {
         "eval_dataset": "eval_data",
     },
 }
-"""Maps, for each function that takes them, other names of arguments to its own."""
+"""Maps each function that accepts synonyms to its arguments: from the name in another library to the name in qkv."""

@@ -1,4 +1,4 @@
-"""Options of other libraries and their counterparts in qkv: synonyms, which are taken, and messages about all others.
+"""Tables of other libraries' options: the synonyms that qkv accepts, and the messages for all others.
 
 The names come from transformers (`GenerationConfig`, `TrainingArguments`, configurations, `forward`, `from_pretrained`),
 PEFT, TRL, LitGPT, x-transformers, fairseq, nanoGPT, JoeyNMT and Lightning.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-# Setting: names in other libraries that mean exactly the same, in the same unit. They are taken.
+# Setting: names in other libraries that mean exactly the same, in the same unit. qkv accepts them.
 _SAME = {
     "model.d_model": "hidden_size n_embd dim model_dim",
     "model.n_layers": "num_hidden_layers num_layers n_layer layers depth num_blocks",
@@ -98,7 +98,7 @@ _SAME_OPTIONS = {
     "--nproc": "num_processes nprocs_per_node distributed_num_procs",
 }
 
-# Setting: the difference from similar names in other libraries. They are refused, with this explanation.
+# Setting: what it is in qkv, and the names of similar options in other libraries. They are refused with this explanation.
 _NEAREST = {
     "model.d_model": {
         "one width for both stacks": "encoder_embed_dim decoder_embed_dim",
@@ -438,7 +438,7 @@ def _by_name(table: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def _reasons(table: Mapping[str, Mapping[str, str]]) -> dict[tuple[str, str], str]:
-    """Return the difference for each (setting, similar name)."""
+    """Return the explanation for each pair (setting, similar name)."""
     return {
         (place, name): reason
         for place, reasons in table.items()
@@ -448,17 +448,17 @@ def _reasons(table: Mapping[str, Mapping[str, str]]) -> dict[tuple[str, str], st
 
 
 SAME = _by_name(_SAME)
-"""Maps each name that is taken to the settings that it may mean."""
+"""Maps each accepted name to the settings that it can mean."""
 DIFFERENT = _reasons(_NEAREST)
-"""Maps (setting, similar name in another library) to the difference between them."""
+"""Maps each pair (setting, similar name in another library) to an explanation of how the two differ."""
 OPTIONS = {name: option for option, names in _SAME_OPTIONS.items() for name in names.split()}
-"""Maps each name that is taken to an option of `qkv train`."""
+"""Maps each accepted name to an option of `qkv train`."""
 DIFFERENT_OPTIONS = {name: (option, reason) for (option, name), reason in _reasons(_NEAREST_OPTIONS).items()}
-"""Maps a name in another library to the most similar option of `qkv train`, and the difference between them."""
+"""Maps each name in another library to the most similar option of `qkv train` and an explanation of how the two differ."""
 CLAUSES = {name: clause for clause, names in _CLAUSES.items() for name in names.split()}
 """Maps each name in another library to a clause that says what to use in qkv."""
 
 SYNONYMS: dict[str, list[str]] = {name: list(places) for name, places in SAME.items()}
-"""Maps each name in another library to the settings that mean the same, or that are similar."""
+"""Maps each name in another library to the settings with the same or a similar meaning."""
 for _place, _name in DIFFERENT:
     SYNONYMS.setdefault(_name, []).append(_place)

@@ -48,7 +48,7 @@ def share_of(shard: Shard, lengths: Index, source_lengths: Index) -> Share:
 
 
 def _spread(edges: Index, n: int) -> Index:
-    """Move boundaries until no rank is without rows while another has two."""
+    """Move boundaries until every rank has a row, or no rank has more than one."""
     size = len(edges) - 1
     if n < size:
         return np.minimum(np.arange(size + 1), n)

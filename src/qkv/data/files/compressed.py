@@ -32,12 +32,12 @@ def bare_name(path: str | Path) -> str:
 
 
 def suffix_of(path: str | Path) -> str:
-    """The suffix that says what is in a file, plain or compressed, in lower case: `.csv` for `A.CSV.gz`."""
+    """Return the suffix of a file's format in lower case, without a compression suffix: `.csv` for `A.CSV.gz`."""
     return Path(bare_name(path)).suffix.lower()
 
 
 def _packed(path: str | Path) -> str:
-    """The compression suffix of a file's name, in lower case; empty for none."""
+    """Return the compression suffix of a file's name in lower case; empty if it has none."""
     suffix = Path(path).suffix.lower()
     return suffix if suffix in PACKED else ""
 

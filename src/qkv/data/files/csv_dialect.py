@@ -162,9 +162,7 @@ def looks_quoted(path: Path, stamp: Stamp, encoding: str, strict: bool) -> bool:
             return False
     if seen["needed"] > seen["ambiguous"] or not seen["bare"]:
         return True
-    if (
-        width == 1 and seen["needed"]
-    ):  # each line is as many cells as a row, so that several lines are one tells nothing
+    if width == 1 and seen["needed"]:  # the number of cells can't show whether several lines are one row
         return True
     if seen["ambiguous"]:
         return False

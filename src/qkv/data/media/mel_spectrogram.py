@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-_FLOOR = 1e-10  # of a power, before its logarithm
+_FLOOR = 1e-10  # the least power, before taking the logarithm
 Scale = Literal["htk", "slaney"]
 
 
@@ -24,8 +24,8 @@ def mel_filters(
     "slaney": mel(f) = 3f/200 below 1 kHz and 15 + 27 log₆.₄(f/1000) above (Slaney 1998, Auditory Toolbox; librosa,
               Whisper), each triangle of area 1 Hz.
 
-    With `warp` α, a band reads what is at α times its frequency up to 0.85 min(1, 1/α) of the Nyquist frequency, and above
-    by a line that ends there (Jaitly & Hinton 2013).
+    `warp` α multiplies the frequencies of the bands by α, up to 0.85 min(1, 1/α) of the Nyquist frequency. Above, the map
+    is linear and ends at the Nyquist frequency (Jaitly & Hinton 2013).
     """
     bins = torch.linspace(0, rate / 2, n_fft // 2 + 1, dtype=torch.float64)
     corners = _corners(n_mels, rate / 2, scale)
@@ -38,14 +38,14 @@ def mel_filters(
 
 
 def _warped(hertz: Float[Tensor, " n"], highest: float, by: float) -> Float[Tensor, " n"]:
-    """Frequencies times `by`; above a knee along the line to the highest frequency, which stays."""
+    """Multiply frequencies by `by` up to a knee. Above it, the map is linear and leaves the highest frequency unchanged."""
     knee = 0.85 * highest * min(1.0, 1 / by)
     above = by * knee + (highest - by * knee) * (hertz - knee) / (highest - knee)
     return torch.where(hertz <= knee, by * hertz, above)
 
 
 def _corners(n_mels: int, highest: float, scale: Scale) -> Float[Tensor, " mels+2"]:
-    """The frequencies in Hz where the triangles begin, peak and end."""
+    """Return the frequencies in Hz at which the triangles begin, peak and end."""
     if scale == "htk":
         mels = torch.linspace(0, 2595 * math.log10(1 + highest / 700), n_mels + 2, dtype=torch.float64)
         return 700 * (10 ** (mels / 2595) - 1)
@@ -65,10 +65,10 @@ def log_mel(
     scale: Scale = "htk",
     warp: float = 1.0,
 ) -> Float[Tensor, "B mels frames"]:
-    """The log-mel spectrogram: log₁₀ of the power in each mel band, in ⌊n / hop⌋ frames of n_fft samples under a Hann
-    window, one every `hop` samples. `scale` and `warp` are as in `mel_filters`.
+    """Compute the log-mel spectrogram: log₁₀ of the power in each mel band. A frame has n_fft samples under a Hann window;
+    one begins every `hop` samples, and there are ⌊n / hop⌋. `scale` and `warp` are as in `mel_filters`.
 
-    Frames are centered, with the sound mirrored at both ends. Powers are clamped to 1e-10 or more. Raises ValueError for a
+    Frames are centered, and the sound is mirrored at both ends. Powers are clamped to 1e-10 or more. Raises ValueError for a
     sound shorter than half a frame.
     """
     if samples.shape[-1] <= n_fft // 2:
@@ -84,7 +84,7 @@ def log_mel(
 
 
 def compressed(mels: Float[Tensor, "B mels frames"]) -> Float[Tensor, "B mels frames"]:
-    """Log-mel spectrograms as Whisper reads them: (max(x, m − 8) + 4) / 4, m being the largest value of each sound
+    """Compress log-mel spectrograms as Whisper does: (max(x, m − 8) + 4) / 4, with the largest value m of each sound
     (Radford et al. 2022)."""
     loudest = mels.amax((1, 2), keepdim=True)
     return (torch.maximum(mels, loudest - 8) + 4) / 4

@@ -1,4 +1,4 @@
-"""Augmentation of sounds in training: speed, vocal tract length, noise, loudness, and masks of spectrograms (SpecAugment).
+"""Data augmentation for sounds: speed, vocal tract length, noise, loudness, and masking of spectrograms (SpecAugment).
 
 A new one is a subclass of `SoundAugmentation` with a `kind` and a `__call__`.
 """
@@ -102,8 +102,8 @@ def faster(wave: Wave, factor: float) -> Wave:
 
 
 def masked_stretch(axis: int, size: int, most: int, random: Random) -> tuple[slice, ...]:
-    """Draw what SpecAugment masks (Park et al. 2019): a stretch of up to `most` of the `size` mel bands, or frames, as an
-    index into a spectrogram whose `axis` they are."""
+    """Draw a SpecAugment mask (Park et al. 2019): up to `most` consecutive mel bands or frames, of the `size` that a
+    spectrogram has along `axis`. Return it as an index into the spectrogram."""
     width = int(random.integers(0, min(most, size) + 1))
     start = int(random.integers(0, size - width + 1))
     return (slice(None),) * axis + (slice(start, start + width),)

@@ -30,7 +30,7 @@ class JsonLines(NamedRecords, kind="jsonl"):
     field `messages`, ShareGPT's `conversations` and Alpaca's `instruction`, `input` and `output` are read.
 
     tools:     the field with the descriptions of the tools that the assistant may call; null leaves them out.
-    word, tag: the fields with the list of a sentence's words and the list of their tags, such as `tokens` and `ner_tags`.
+    word, tag: the fields with a sentence's list of words and list of tags, such as `tokens` and `ner_tags`.
     """
 
     expects: ClassVar[str] = "a JSONL or Parquet file"
@@ -50,7 +50,7 @@ class JsonLines(NamedRecords, kind="jsonl"):
         if self.prompt is not None and self.messages is not None:
             raise ValueError("give prompt and answer, or messages, not both")
         if (self.word is None) != (self.tag is None):
-            raise ValueError("give both word and tag, the fields with lists of words and of their tags, or neither")
+            raise ValueError("give both word and tag, the fields with the lists of words and tags, or neither")
         if self.word is not None and (self.prompt is not None or self.messages is not None):
             raise ValueError("give word and tag, or prompt and answer, or messages, not several of these")
         return self
@@ -72,18 +72,18 @@ class JsonLines(NamedRecords, kind="jsonl"):
 
 
 def _tagged(record: object, word: str, tag: str, where: str) -> Example | Skipped:
-    """The example of a sentence whose words and tags are lists. Raises ValueError, naming its place, if they differ in
-    length or hold something else."""
+    """Return the example for a record with a list of words and a list of tags. Raises ValueError, with `where` in the
+    message, if the lists differ in length or have elements of other types."""
     words, tags = json_value(record, word), json_value(record, tag)
     if words is None or tags is None:
         return Skipped(f"without {word if words is None else tag!r}")
     if not isinstance(words, list) or not all(isinstance(one, str) for one in words):
-        raise ValueError(f"{where}: {brief(word)} is no list of words but {brief(words)}")
+        raise ValueError(f"{where}: {brief(word)} must be a list of words, not {brief(words)}")
     names = [name for one in tags if (name := class_name(one)) is not None] if isinstance(tags, list) else []
     if not isinstance(tags, list) or len(names) < len(tags):
-        raise ValueError(f"{where}: {brief(tag)} is no list of tags, texts or whole numbers, but {brief(tags)}")
+        raise ValueError(f"{where}: {brief(tag)} must be a list of tags (texts or whole numbers), not {brief(tags)}")
     if len(words) != len(names):
-        raise ValueError(f"{where}: {len(words)} words in {brief(word)} have {len(names)} tags in {brief(tag)}")
+        raise ValueError(f"{where}: {brief(word)} has {len(words)} words, and {brief(tag)} has {len(names)} tags")
     return (
         {"text": " ".join(words), "words": words, "tags": names, "where": where} if words else Skipped("without words")
     )

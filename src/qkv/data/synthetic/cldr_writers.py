@@ -1,8 +1,8 @@
-"""Writers of dates, numbers and phrases in one locale. Each equals a function of Babel, and is many times as fast.
+"""Functions ("writers") that format dates, numbers and phrases in one locale, as Babel does, but many times as fast.
 
-Babel reads the locale's pattern for every text, a writer reads it once. A writer calls Babel for what it can't write, such
-as fields that depend on the time zone, or numbers that Babel would round. The tests compare writers with Babel on a sample
-of dates, times and numbers in every locale of the recipe.
+Babel reads the locale's pattern for every text; a writer reads it once. A writer calls Babel for anything it can't format,
+such as fields that depend on the time zone, or numbers that Babel would round. The tests compare writers with Babel on a
+sample of dates, times and numbers in every locale of the recipe.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from babel.core import Locale
 Moment = date | time | datetime
 Key = TypeVar("Key", bound=Hashable)
 
-_DIGITS = "123456789"  # the digits of samples
+_DIGITS = "123456789"  # the digits of a sample number
 
 
 class Memo(dict[Key, Any], Generic[Key]):
-    """A table that is filled by `compute(key)` as its keys are asked for."""
+    """A dictionary that computes a missing value as `compute(key)` and stores it."""
 
     def __init__(self, compute: Callable[[Key], Any]) -> None:
         self._compute = compute
@@ -36,7 +36,8 @@ class Memo(dict[Key, Any], Generic[Key]):
 
 # -- dates and times ------------------------------------------------------------------------------------------------
 
-# For each field of a pattern: the value that its text depends on, and a moment with a given value (2024 began on a Monday).
+# For each field of a pattern: a function that returns the value on which its text depends, and a function that returns a
+# date or time with a given value (2024 began on a Monday).
 _DEPENDS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Moment]]] = {
     "y": (attrgetter("year"), lambda year: date(year, 1, 1)),
     **dict.fromkeys("MLQq", (attrgetter("month"), lambda month: date(2024, month, 1))),
@@ -49,9 +50,9 @@ _DEPENDS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Moment]]] = {
 
 
 def moment_writer(pattern: dates.DateTimePattern | str, locale: Locale) -> Callable[[Any], str]:
-    """Return a writer of moments by a CLDR pattern, such as `d. MMMM y`.
+    """Return a function that formats dates and times by a CLDR pattern, such as `d. MMMM y`.
 
-    It equals `babel.dates.parse_pattern(pattern).apply(moment, locale)`.
+    Its texts equal `babel.dates.parse_pattern(pattern).apply(moment, locale)`.
     """
     parsed = dates.parse_pattern(pattern)
     template, fields = "", []
@@ -69,7 +70,7 @@ def moment_writer(pattern: dates.DateTimePattern | str, locale: Locale) -> Calla
 
 
 def _field(char: str, name: str, locale: Locale) -> tuple[Callable[[Any], Any], Callable[[Any], str]]:
-    """Return the value that a field of a pattern depends on, as a function of the moment, and the text for each value."""
+    """Return two functions: one gives the value of a date or time on which a field's text depends, the other its text."""
     if char in _DEPENDS:
         value, moment = _DEPENDS[char]
         return value, Memo(lambda key: dates.DateTimeFormat(moment(key), locale)[name]).__getitem__
@@ -77,9 +78,9 @@ def _field(char: str, name: str, locale: Locale) -> tuple[Callable[[Any], Any], 
 
 
 def interval_writer(skeleton: str, locale: Locale) -> Callable[[tuple[date, date]], str]:
-    """Return a writer of intervals (start, end).
+    """Return a function that formats intervals (start, end).
 
-    It equals `babel.dates.format_interval(start, end, skeleton, fuzzy=False, locale=locale)`.
+    Its texts equal `babel.dates.format_interval(start, end, skeleton, fuzzy=False, locale=locale)`.
     """
     formats = locale.interval_formats.get(skeleton) or {}
     pieces = {
@@ -102,10 +103,10 @@ def interval_writer(skeleton: str, locale: Locale) -> Callable[[tuple[date, date
 
 
 def number_writer(babel: Callable[[Decimal], str]) -> Callable[[Decimal], str]:
-    """Return a writer of positive numbers that equals `babel`, which formats them by one pattern without trailing zeros.
+    """Return a function that formats positive numbers as `babel` does. `babel` must use one pattern, without trailing zeros.
 
     Numbers of equal length have their digits in the same places. A sample with distinct digits, such as 12,345.67, shows
-    the places. If `babel` would round the sample, it writes all numbers of this length.
+    the places. If `babel` rounds the sample, the function calls `babel` for all numbers of this length.
     """
 
     def pattern(shape: tuple[int, int]) -> str | None:
@@ -134,7 +135,7 @@ def number_writer(babel: Callable[[Decimal], str]) -> Callable[[Decimal], str]:
 
 @lru_cache(maxsize=64)
 def plural_rule(locale: Locale) -> Callable[[Any], str]:
-    """Return the function that maps numbers without trailing zeros to their plural category in a locale."""
+    """Return a function that maps numbers without trailing zeros to their plural category in a locale."""
     return lru_cache(maxsize=8192)(locale.plural_form)
 
 
@@ -143,10 +144,11 @@ def counted_writer(
     number: Callable[[Key, Any], str],
     plural: Callable[[Any], Hashable],
 ) -> Callable[[tuple[Key, Any]], str]:
-    """Return a writer of amounts (what, n) that equals `babel`, which writes the same words around `number(what, n)` for all
-    n of a plural category.
+    """Return a function that formats amounts (what, n) as `babel` does. `babel` must put the same words around
+    `number(what, n)` for all n of a plural category.
 
-    The first n of a category shows the words. If they can't be separated from the number, `babel` writes all amounts.
+    The first n of a category shows the words. If they can't be separated from the number, the function always calls
+    `babel`.
     """
     words: dict[tuple[Key, Hashable], tuple[str, ...] | None] = {}
 
@@ -169,16 +171,16 @@ def counted_writer(
 
 
 def compact_writer(length: Literal["short", "long"], locale: Locale) -> Callable[[Decimal], str]:
-    """Return a writer of short forms of positive numbers, such as 1.2K.
+    """Return a function that formats positive numbers in short form, such as 1.2K.
 
-    It equals `babel.numbers.format_compact_decimal(number, format_type=length, locale=locale, fraction_digits=1)`.
+    Its texts equal `babel.numbers.format_compact_decimal(number, format_type=length, locale=locale, fraction_digits=1)`.
     """
     formats, plural = locale.compact_decimal_formats[length], plural_rule(locale)
     magnitudes = sorted(map(int, formats["other"]), reverse=True)
     reached = Memo[int](lambda power: next((m for m in magnitudes if m <= 10**power), 0))
 
     def unit(magnitude: int) -> int:
-        """Return what numbers of a magnitude count, such as thousands from 1,000; 0 if they are written in full."""
+        """Return the unit of numbers of a magnitude, such as 1,000 for thousands; 0 if they are written in full."""
         pattern = numbers.parse_pattern(formats["other"][str(magnitude)]).pattern
         return 0 if pattern == "0" else magnitude // 10 ** (pattern.count("0") - 1)
 
@@ -202,9 +204,9 @@ def compact_writer(length: Literal["short", "long"], locale: Locale) -> Callable
 
 
 def currency_writer(style: Literal["name", "standard"], locale: Locale) -> Callable[[tuple[str, Decimal]], str]:
-    """Return a writer of amounts (code, n) of a currency.
+    """Return a function that formats amounts of money (currency code, n).
 
-    It equals `babel.numbers.format_currency(n, code, locale=locale, format_type=style)`.
+    Its texts equal `babel.numbers.format_currency(n, code, locale=locale, format_type=style)`.
     """
 
     def babel(item: tuple[str, Decimal]) -> str:
@@ -219,7 +221,7 @@ def currency_writer(style: Literal["name", "standard"], locale: Locale) -> Calla
 
 
 def unit_writer(length: Literal["long", "short"], locale: Locale) -> Callable[[tuple[str, Decimal]], str]:
-    """Return a writer of measures (unit, n). It equals `babel.units.format_unit(n, unit, length, locale=locale)`."""
+    """Return a function that formats measures (unit, n). Its texts equal `format_unit(n, unit, length, locale=locale)`."""
     digits = number_writer(lambda n: numbers.format_decimal(n, locale=locale))
     return counted_writer(
         lambda item: units.format_unit(item[1], item[0], length, locale=locale),
@@ -229,7 +231,7 @@ def unit_writer(length: Literal["long", "short"], locale: Locale) -> Callable[[t
 
 
 def list_writer(style: Literal["standard", "or"], locale: Locale) -> Callable[[Sequence[str]], str]:
-    """Return a writer of lists of words. It equals `babel.lists.format_list(words, style, locale)`."""
+    """Return a function that formats lists of words. Its texts equal `babel.lists.format_list(words, style, locale)`."""
 
     def template(length: int) -> str:
         return lists.format_list([f"\0{i}\0" for i in range(length)], style, locale)

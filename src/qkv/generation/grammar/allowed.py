@@ -1,4 +1,4 @@
-"""The tokens that a grammar allows next in each row, by llguidance."""
+"""Computes which tokens a grammar allows next in each row, with llguidance."""
 
 from __future__ import annotations
 

@@ -100,6 +100,6 @@ class _Text:
         return shared
 
     def checked(self, accepted: int) -> None:
-        """Continue after the accepted tokens, and after the one that took the place of a rejected one."""
+        """Continue after the accepted tokens and the token that replaced a rejected one."""
         if self.copied is not None:
             self.copied += accepted + 1

@@ -28,8 +28,8 @@ def locate(path: Path | str, revision: str | None = None, allow_pickle: bool = F
     """The directory at `path`, else the model of that name in the package, else the Hub's repository `owner/name` or
     `owner/name@revision`, downloaded into the cache.
 
-    Warns if a directory has the name of a repository in the cache. Raises ValueError for what can't be a path, for a
-    revision of a directory, and for an adapter's directory.
+    Warns if a directory has the name of a repository in the cache. Raises ValueError for a name that can't be a path, for a
+    revision of a directory, and for a directory with an adapter.
     """
     folder = several.path(path, "a run")
     named = str(path)
@@ -54,7 +54,7 @@ def locate(path: Path | str, revision: str | None = None, allow_pickle: bool = F
 
 
 def _no_adapter(folder: Path) -> Path:
-    """The folder. Raises ValueError, with what reads it, if it holds an adapter and no model."""
+    """Return the folder. Raises ValueError if it holds only an adapter; the message says how to load it."""
     if (folder / CONFIG).is_file() or not (folder / ADAPTER_CONFIG).is_file():
         return folder
     config = read_json(folder / ADAPTER_CONFIG)

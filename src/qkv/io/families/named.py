@@ -40,7 +40,7 @@ PRESETS: LazyTable[Preset] = LazyTable()
 
 for _name, _module in HOMES.items():
     PRESETS.later(_name, f"{__package__}.{_module}", partial(_preset_in, _name))
-for _module in MODULES.keys() - HOMES.values() - set(WITHOUT):  # those added since HOMES was written
+for _module in MODULES.keys() - HOMES.values() - set(WITHOUT):  # modules added since HOMES was written
     PRESETS.update(presets_in(import_module(f".{_module}", __package__)))
 
 

@@ -1,4 +1,4 @@
-"""The family whose tensors are most like the tensors of a directory of an unknown model type."""
+"""Find the family whose tensors are most similar to the tensors of a directory with an unknown model type."""
 
 from __future__ import annotations
 

@@ -130,8 +130,8 @@ def qwen3_vl(
 ) -> Transformer:
     """Return a decoder that reads pictures and videos through a ViT.
 
-    `width` is the width of the merged states, and must equal the decoder's. Each group of a video's pictures has its own
-    place in the text, after its time.
+    `width` is the width of the merged states, and must equal the decoder's. In the text, each group of
+    a video's pictures follows its time.
     """
     if width not in (None, text.d_model):
         raise ValueError(f"pictures get a width of {width}, and the text has {text.d_model}; make them equal")

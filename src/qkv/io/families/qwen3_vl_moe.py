@@ -41,10 +41,10 @@ TEXT = replace(
 
 
 def names(spec: Transformer) -> Table:
-    """Qwen3-VL's rows, with one tensor for the experts of a layer, the gate before the rest.
+    """Return Qwen3-VL's rows. The experts of a layer share one tensor, with the gate first.
 
-    Published files have (experts, in, out) and files of transformers 5 have (experts, out, in), which it also reads if the
-    two are the same.
+    Published files use the shape (experts, in, out). transformers 5 writes (experts, out, in), and also reads such a tensor
+    if the two shapes are equal.
     """
     assert spec.decoder is not None
     rows = [row for row in of_layers(spec) if "expert" not in row.theirs]

@@ -254,7 +254,7 @@ def qwen_vl(
 
 
 class MergedTower(Part):
-    """A tower's configuration, in which keys of its merger stand too."""
+    """The configuration of a tower, which also contains the keys of its merger."""
 
     def written(self, value: Tower, stack: Stack, sizes: Mapping[str, Any]) -> dict[str, Any]:
         """The configuration of a tower whose ViT is written as `stack`."""
@@ -424,7 +424,7 @@ PLACES: dict[str, Place] = {
     "width": "d_model",
 }
 BESIDE = dict.fromkeys(("vision_start_token_id", "vision_end_token_id"), ANY)
-"""Keys that say what stands beside pictures in a text, which the text has."""
+"""Keys for the tokens around pictures. They are ignored, because the text contains these tokens."""
 
 FAMILY = Family(
     model_type="qwen2_5_vl",

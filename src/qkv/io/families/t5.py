@@ -49,8 +49,8 @@ def t5(
     head: bool = True,
     decoder: bool = True,
 ) -> Transformer:
-    """An encoder–decoder with one table for source and target, and for the output if `tied`; the encoder alone without
-    `decoder`.
+    """Return an encoder–decoder with one table for source and target, and for the output if `tied`. With decoder=False,
+    return the encoder alone.
 
     `encoder_layers` defaults to `n_layers`, `decoder_layers` to the encoder's.
 

@@ -107,8 +107,8 @@ class SideOfSquare:
 
 @dataclass(frozen=True)
 class Sides:
-    """A height and a width: two numbers, or the one that both are. A square is written as one, unless `pair`. With `square`,
-    nothing else is allowed."""
+    """A height and a width: two numbers, or one number for both. A square is written as one number, unless `pair` is set.
+    With `square`, only squares are allowed."""
 
     key: str
     size: str
@@ -129,7 +129,7 @@ class Sides:
 
     def write(self, value: Size, sizes: Mapping[str, Any]) -> dict[str, Any]:
         if self.square and value[0] != value[1]:
-            raise ValueError(f"{self.key} is one number there, and {value[0]} × {value[1]} here")
+            raise ValueError(f"{self.key} must be one number in this format, and the model has {value[0]} × {value[1]}")
         return {self.key: list(value) if self.pair or value[0] != value[1] else value[0]}
 
 

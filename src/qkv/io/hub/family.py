@@ -44,7 +44,7 @@ class Class:
     head:     replaces the head that the sizes make, or a function of the sizes that gives it; a classifier gets as many
               labels as the configuration has.
     dropout:  configuration keys of the head's dropout, each with its default. The first key that is not None counts.
-    alone:    whether it is the encoder of an encoder–decoder, whose configuration may say either.
+    alone:    whether the class is the encoder of an encoder–decoder. Its configuration may describe either.
     """
 
     sizes: Mapping[str, Any] = field(default_factory=dict)

@@ -275,7 +275,7 @@ def _ids(both: Config, generation: Config, is_encoder_decoder: bool, vocab_size:
 
 
 def _suppressed(generation: Config, key: str, vocab_size: int | None) -> tuple[int, ...]:
-    """The tokens of a setting that are in the vocabulary: files of small models keep the tokens of large ones."""
+    """Return the tokens of a setting that are in the vocabulary. Files of small models may keep tokens of larger ones."""
     return tuple(token for token in generation.get(key) or () if 0 <= token < (vocab_size or token + 1))
 
 

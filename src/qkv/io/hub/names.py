@@ -1,8 +1,8 @@
 """Two-way tables of tensor names: what another library calls a tensor, what we call it, and how one becomes the other.
 
-A table is a tuple of `Row`s. Our names in it are the names in a model's `state_dict`; a table may have rows for parts that a
-model lacks, and several rows for one part: the first is what is written, any of them can be read. If rows have one name, the
-shape of the tensor tells which it is.
+A table is a tuple of `Row`s. Our names in it are the names in a model's `state_dict`. A table may have rows for parts that a
+model lacks, and several rows for one part. The first of them is used for writing, and any of them for reading. If several
+rows have the same name, the shape of the tensor decides.
 """
 
 from __future__ import annotations

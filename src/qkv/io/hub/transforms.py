@@ -134,7 +134,7 @@ class Shaped(TensorTransform):
 
 @dataclass(frozen=True)
 class PixelsLast(TensorTransform):
-    """Flattened patches: theirs have the channels last (pixel by pixel), ours the channels first."""
+    """Flattened patches. Other libraries store the channels last (pixel by pixel), and qkv stores them first."""
 
     channels: int
 

@@ -34,7 +34,7 @@ from .transforms import SAME
 
 QUICK = 64  # layers
 READERS = 4  # threads, of which some wait for the disk while others move numbers
-LOOKED = 1 << 16  # numbers of a tensor that is not copied which are looked at: its pages stay on the disk
+LOOKED = 1 << 16  # how many numbers of a mapped tensor are checked; the other pages stay on the disk
 AT_ONCE = 64 << 20  # bytes that a thread copies in one call, during which other threads run Python
 
 
@@ -56,7 +56,7 @@ def place(
     as the model wants it stays in the mapped file; the rest is copied once, from there into its place. Further copies of
     what is shared are not read; `other_copies` says which are not the same. Quantized matrices stay so in linear layers,
     embeddings and heads; other layers get them dequantized, with a warning. `beside` is as in `Names.read`. Warns of NaN
-    and infinite numbers in what is copied, and at the beginning of what is not.
+    and infinite numbers in copied tensors, and at the beginning of mapped ones.
     """
     names = by_rows(names, weights)
     reading = names.read(weights.shapes, where, beside)
@@ -96,7 +96,7 @@ class _Reader:
 
     dtype:  of the tensors; `dtypes` are other ones, by name.
     groups: inputs that share a scale, of the layers that `scheme` quantizes.
-    no_numbers: is filled with the names of tensors with NaN or infinite numbers, and whether the file holds them so.
+    no_numbers: filled while reading: maps each tensor with NaN or infinite numbers to whether they are in the file itself.
     """
 
     model: TransformerModel
@@ -142,7 +142,7 @@ class _Reader:
         return empty
 
     def _look(self, entry: StoredPlace, placed: Mapping[str, Tensor | QuantizedMatrix]) -> None:
-        """Note tensors with NaN or infinite numbers. Of a mapped tensor only the beginning is looked at."""
+        """Note tensors with NaN or infinite numbers. Only the beginning of a mapped tensor is checked."""
         for name in entry.ours:
             tensor = placed[name]
             if isinstance(tensor, QuantizedMatrix) or not tensor.is_floating_point():
@@ -151,7 +151,7 @@ class _Reader:
                 self.no_numbers[name] = all(not _all_finite(self.weights.read(one)) for one in entry.theirs)
 
     def _stays_mapped(self, entry: StoredPlace, tensor: Tensor) -> bool:
-        """Whether a tensor of an entry is a part of the file that nothing has read."""
+        """Whether a tensor of an entry stays mapped to the file, and nothing has read it."""
         weights, (first, *others) = self.weights, entry.theirs
         same = entry.how is SAME and not others and isinstance(weights, Safetensors) and not weights.is_checked(first)
         return same and weights.dtype(first) == tensor.dtype and tensor.device.type == "cpu"
@@ -283,7 +283,7 @@ def _takes_codes(model: nn.Module, name: str) -> bool:
 
 
 def _all_finite(tensor: Tensor) -> bool:
-    """Whether no number is NaN or infinite. The extremes are NaN if one number is, and found at the pace of memory."""
+    """Whether all numbers are finite. If one is NaN, the extremes are too. Finding them takes one pass over memory."""
     if not tensor.numel():
         return True
     least, most = (tensor if tensor.itemsize > 1 else tensor.float()).aminmax()
@@ -291,7 +291,7 @@ def _all_finite(tensor: Tensor) -> bool:
 
 
 def _warn_of_no_numbers(found: Mapping[str, bool], where: str, dtype: torch.dtype) -> None:
-    """Warn of tensors, and whether the file holds them so, with NaN or infinite numbers."""
+    """Warn of tensors with NaN or infinite numbers. `found` says for each whether they are in the file itself."""
     if not found:
         return
     kind = str(dtype).removeprefix("torch.")

@@ -47,7 +47,7 @@ class TrainingCosts:
     seconds:  estimated time of a training step of one batch.
     batches:  number of batches in the training; None if the settings don't limit it.
     cache:    bytes of the KV cache for one row of the batch's length, including the encoder's keys and values, by precision;
-              None if no layer has one, or a layer has another kind of cache.
+              None if no layer has one, or if a layer has another kind of cache.
     active:   parameters that a token uses; of a mixture, only the experts that the router picks.
     spec, training: of the model, and the settings of its training; not part of the JSON.
     basis:    where the vocabulary and the lengths of rows come from.

@@ -43,9 +43,10 @@ def logit_lens(
 ) -> list[LayerPrediction]:
     """Run `model(*args, **inputs)`, and apply the last norm and the head to the residual stream after every layer.
 
-    The stack is the one that the head reads: the decoder, or an encoder alone. `positions` are its tokens' positions, all by
-    default; a head that labels whole sequences has one. Logits of one layer at a time are in memory. The model runs in
-    evaluation mode; its mode is restored. Raises ValueError for a model without a head, or one that is no Transformer.
+    The stack is the one that the head reads: the decoder, or the encoder if there is no decoder. `positions` are the
+    positions of its tokens, by default all. A head that labels whole sequences has a single position. Only the logits of one
+    layer are in memory at a time. The model runs in evaluation mode; its mode is restored. Raises
+    ValueError for a model without a head, or one that is no Transformer.
     """
     if not isinstance(model, TransformerModel) or model.head is None:
         raise ValueError(

@@ -15,7 +15,7 @@ from ..patterns.basic import Interval, Pattern
 
 @dataclass(frozen=True, eq=False)
 class BlockMap:
-    """For each tile: may some pair be allowed, and is every pair surely allowed, which needs no mask?"""
+    """For each tile: whether any pair may be allowed, and whether every pair is allowed, so no mask is needed."""
 
     maybe: Bool[Tensor, "rows cols"]
     surely: Bool[Tensor, "rows cols"]

@@ -101,7 +101,7 @@ class Request:
         return self.plan.mask(self.pattern, self.layout, self.kv_layout, self.n_heads)
 
     def weight_places(self) -> WeightPlaces:
-        """Where the weights are among all of the batch, by which dropout chooses them."""
+        """Return the places of the weights in the whole batch, which select the dropout mask."""
         if torch.compiler.is_compiling():
             return EVERYWHERE
         keys = self.plan.once("places", (self.kv_layout,), partial(places_of, self.kv_layout))

@@ -290,7 +290,7 @@ class SharedKeysValues(NamedTuple):
     rows: int
 
     def select(self, sources: Int[Tensor, " N"], rows: int) -> SharedKeysValues:
-        """The states of the given sources, in their order, with so many rows each."""
+        """Select the states of the given sources, in their order, with `rows` rows each."""
         if sources.device.type == "cpu" and torch.equal(sources, torch.arange(len(self.k))):
             return self if rows == self.rows else self._replace(rows=rows)
         k, v = (x.index_select(0, sources) for x in (self.k, self.v))

@@ -24,9 +24,9 @@ def dropout(x: Tensor, p: float, training: bool = True, added: Tensor | None = N
     with `added` if it is given.
 
     On CPUs the mask is a function of a seed, drawn from PyTorch's default generator, and of the place of an element
-    (document, token, channel): see `DropoutMask`. It depends neither on threads, nor on padding, packing or recomputation,
-    nor on the rank that has the element, and backward computes it again instead of storing it. Mixtures of experts and LSH
-    attention have tokens in another order, so their masks depend on the batch and on the ranks. p is rounded to a multiple
+    (document, token, channel): see `DropoutMask`. It does not depend on threads, padding, packing, recomputation or the rank
+    that has the element. The backward pass computes it again instead of storing it. Mixtures of experts and LSH attention
+    reorder tokens, so their masks depend on the batch and on the ranks. p is rounded to a multiple
     of 2⁻¹⁶, and the scale uses the rounded p. On other devices, in compiled graphs and under `torch.func`, this is
     `torch.nn.functional.dropout`, whose masks depend on all of these.
     """
@@ -43,7 +43,7 @@ def dropout(x: Tensor, p: float, training: bool = True, added: Tensor | None = N
 
 
 def dropout_of_vectors(x: Float[Tensor, "B M"], p: float, training: bool = True) -> Float[Tensor, "B M"]:
-    """`dropout` of one vector for each row of the batch."""
+    """Apply `dropout` to one vector for each row of the batch."""
     return dropout(x[:, None], p, training)[:, 0] if training and p else x
 
 
@@ -103,9 +103,9 @@ _dropout.register_autograd(_gradients, setup_context=_setup)
 
 
 def own_draws(device: torch.device) -> torch.Generator | None:
-    """A generator of numbers for this rank's rows, and its part of their tokens; None for the default generator.
+    """Return a generator for random numbers that must differ between ranks; None if the default generator does.
 
-    On CPUs the default generators of ranks are alike, because masks of dropout differ by the place of each token.
+    On CPUs the default generators of all ranks have the same state, because dropout masks depend on the places of tokens.
     """
     if torch.compiler.is_compiling() or device.type != "cpu":
         return None

@@ -58,7 +58,7 @@ class Input(Spec, role="embedding"):
 
     @property
     def further(self) -> int:
-        """The number of first layers to whose outputs vectors are added. If not 0, the module returns (x, vectors)."""
+        """The number of first layers whose outputs get vectors added. If not 0, the module returns (x, vectors)."""
         return 0
 
     def cost(self, d_model: int, vocab_size: int, tokens: int = 0) -> Cost:

@@ -292,8 +292,8 @@ def folded(model: nn.Module) -> Iterator[None]:
 
 
 def of_merged(write: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
-    """Decorate a function that writes a model: it is given the model with its adapters merged into the weights, as formats
-    without adapters hold it."""
+    """Decorate a function that writes a model in a format without adapters: it gets the model with its adapters merged into
+    the weights."""
 
     @wraps(write)
     def merging(model: Any, *args: P.args, **options: P.kwargs) -> R:

@@ -29,8 +29,8 @@ from .stack import Stack, StackModule
 
 
 class TimedVideo(NamedTuple):
-    """The pixels of a video (F, C, H, W), and the seconds between two pictures, or groups of pictures, with times of their
-    own. The medium's `interval` is multiplied by these seconds."""
+    """The pixels of a video (F, C, H, W), and the seconds between two pictures (or groups of pictures) that have different
+    times. The medium's `interval` is multiplied by these seconds."""
 
     values: Tensor
     seconds: float
@@ -174,7 +174,7 @@ class TowerModule(InputModule):
     def forward(
         self, read: _Laid, position: Float[Tensor, "B P M"] | None, token_types: Tensor | None = None
     ) -> Float[Tensor, "B P L*M"]:
-        """The vectors, each followed by the vectors of `layers`."""
+        """Return the vectors, each concatenated with the vectors of `layers`."""
         after = dict.fromkeys(self.spec.layers, read.values)
         states = self.stack(read.values, read.layout, after=after or None)
         vectors = self._projected(states, self.projector, read)

@@ -57,7 +57,7 @@ def _reached(block: ReversibleBlock, run: Pass) -> list[Tensor]:
 
 @dataclass(frozen=True)
 class _RandomState:
-    """State of the random generators and places of the tokens, so a recomputed branch draws the same numbers."""
+    """The random generators' states and the tokens' places, with which a recomputed branch draws the same numbers."""
 
     host: Tensor
     devices: list[int]

@@ -1,4 +1,4 @@
-"""Documents of packed rows: their numbers and lengths, and the place of each token among all of a batch."""
+"""Documents of packed rows: their numbers and lengths, and the place of each token in the whole batch."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def document_lengths(layout: Layout) -> Int[Tensor, "B T"]:
 
 @dataclass(frozen=True, eq=False)
 class TokenPlaces:
-    """Where the tokens, heads and channels of a pass are among all of the batch, of which this rank may have a part.
+    """The places, in the whole batch, of the tokens, heads and channels that this rank computes.
 
-    document: the number of each token's document in the batch; None if it is the number of its row.
-    token:    the number of each token in its document; None if it is 0, 1, 2, … in each row.
-    head, channel: the numbers of the first head and of the first channel.
-    part:     the number of this rank's part of the tokens.
+    document: the index of each token's document in the batch; None if each row is one document.
+    token:    the index of each token in its document; None if it is the index in the row.
+    head, channel: the indices of the first head and the first channel.
+    part:     the index of this rank's part of the tokens.
     """
 
     document: Int[Tensor, "B T"] | None = None
@@ -54,13 +54,13 @@ class TokenPlaces:
     part: int = 0
 
     def fit(self, rows: int, tokens: int) -> bool:
-        """Whether a tensor of these rows and tokens has them, not one of other tokens in between."""
+        """Whether a tensor with these numbers of rows and tokens can have these places."""
         number, document = self.token, self.document
         placed = number is None or (number.shape[1] == tokens and number.shape[0] in (1, rows))
         return placed and (document is None or document.shape == (rows, tokens))
 
     def over(self, divide: Callable[[Tensor], Tensor]) -> TokenPlaces:
-        """The places of some of the tokens, which `divide` chooses along the last axis but one."""
+        """Return the places of a part of the tokens. `divide` selects the part along the second-to-last axis."""
         document, token = (None if x is None else divide(x[..., None])[..., 0] for x in (self.document, self.token))
         return replace(self, document=document, token=token)
 
@@ -69,14 +69,13 @@ _current: ContextVar[TokenPlaces | None] = ContextVar("places", default=None)
 
 
 def current_places() -> TokenPlaces | None:
-    """The places that `placed` has set; None in compiled graphs."""
+    """Return the places that `placed` has set; None in compiled graphs."""
     return None if torch.compiler.is_compiling() else _current.get()
 
 
 @contextmanager
 def placed(places: TokenPlaces | None) -> Iterator[None]:
-    """Inside the block, these are the places of the tokens; None if row b of a tensor is row b of this rank's rows, and its
-    tokens are 0, 1, 2, …"""
+    """Set the places of the tokens inside the block. None means that each row is one document, with tokens 0, 1, 2, …"""
     before = _current.set(places)
     try:
         yield
@@ -85,15 +84,15 @@ def placed(places: TokenPlaces | None) -> Iterator[None]:
 
 
 def placing(places: TokenPlaces | None) -> AbstractContextManager[None]:
-    """`placed`, or nothing to do."""
+    """Return `placed(places)`, or a null context if nothing changes or in compiled graphs."""
     if torch.compiler.is_compiling() or (places is None and current_places() is None):
         return nullcontext()
     return placed(places)
 
 
 def places_of(layout: Layout) -> TokenPlaces | None:
-    """The places of the tokens of whole rows that are packed or padded on the left; None for other rows, on other devices
-    than CPUs and in compiled graphs."""
+    """Return the places of the tokens of whole rows if they are packed or padded on the left. Return None otherwise, on
+    devices other than CPUs, and in compiled graphs."""
     plain = layout.padding in ("none", "right") and (layout.segments is None or layout.one_segment)
     if plain or torch.compiler.is_compiling() or layout.device.type != "cpu":
         return None

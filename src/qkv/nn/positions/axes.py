@@ -66,7 +66,7 @@ def _nth(numbers: Tensor, tokens: Sequence[int]) -> Tensor:
 
 
 def _starts(layout: Layout, advance: Tensor) -> Tensor:
-    """What has to be added to the sums of `advance` along a row, for each document to begin at its first position."""
+    """Return the offsets to add to the cumulative sums of `advance`, so each document begins at its first position."""
     run = document_numbers(layout)
     run = torch.zeros_like(advance) if run is None else run.expand_as(advance)
     far = torch.iinfo(advance.dtype).max

@@ -178,7 +178,8 @@ def inputs_of(run: LoadedModel, rows: Rows, *, first_sees_all: bool = False) -> 
 
 
 def _behind(run: LoadedModel, ids: list[int]) -> list[int]:
-    """What the decoder reads of a text. mBART's starts from the last token, a language or `</s>`, and is read at `</s>`."""
+    """Return the input of the decoder for a text. mBART's decoder starts from the last token (a language or `</s>`), and its
+    output at `</s>` is used."""
     config = {} if run.origin is None else run.origin.config
     if config.get("model_type") != "mbart":
         return [run.start or 0, *ids[:-1]]

@@ -40,8 +40,8 @@ def predict(
 
     threshold: the lowest probability of an object that a detector reports.
     seed:      for random sampling (music).
-    images, sounds, videos: files beside texts, in the order of the places `<image>`, `<sound>` and `<video>` in them;
-               before texts without places, one for all or one for each.
+    images, sounds, videos: files for the placeholders `<image>`, `<sound>` and `<video>` in the texts, in order. Without
+               placeholders, give one file for all texts or one for each; it comes before the text.
     data:      settings of how a series is read, such as `["gaps=fill"]` (forecasts).
     among:     a folder of pictures, a file of lines, or a list of both, in which a dual encoder finds the nearest ones.
     top:       how many of them, by default 5.

@@ -124,7 +124,7 @@ def recognition_of(run: LoadedModel) -> RecognizeCTC:
 
 
 def _sounds_of(folder: Path) -> Mapping[str, Any]:
-    """How a directory says that sounds are read: in a separate file, or since transformers 5 in one with the tokenizer."""
+    """Return the configuration for sounds, from a separate file or, since transformers 5, from the processor's file."""
     for name, part in ((FILE, None), ("processor_config.json", "feature_extractor")):
         if (folder / name).is_file():
             config = read_json(folder / name)

@@ -418,8 +418,8 @@ def load(
     """Load a run directory, a directory in the format of the Hub, a GGUF file, or a model by its name on the Hub.
 
     "small-english" is a small language model of English books that comes with the package. Weights keep the file's `dtype`
-    by default, or with "auto". With `weights`, those of linear layers are rounded to int8, int4, nf4, fp8 or mxfp4, or by a
-    `Scheme`; `Run.quantize` has methods that lose less. `revision` is a branch, tag or commit on the Hub. Pickled weights
+    by default, or with "auto". With `weights`, linear layers are quantized to int8, int4, nf4, fp8 or mxfp4, or by a
+    `Scheme`; `Run.quantize` has more accurate methods. `revision` is a branch, tag or commit on the Hub. Pickled weights
     are read only with `allow_pickle`, and then nothing but tensors. With `imports`, modules that a run names are imported;
     otherwise no code of a directory runs. Raises ValueError, before anything is allocated, if there is no model or an
     unfinished run, a file is damaged or a pickle, a key of the configuration is unknown and matters, or files don't match.

@@ -36,7 +36,7 @@ LENGTHS = (
     "max_tokens",
     "max_completion_tokens",
 )  # names of one option, the first wins
-CHANGED = ("until", "do_sample")  # what a task sets besides a length and options
+CHANGED = ("until", "do_sample")  # what a task may set besides a length and generation options
 SAMPLING = ("temperature", "top_k", "top_p", "min_p")
 OPTIONS = (*SAMPLING, "num_beams", "repetition_penalty", "no_repeat_ngram_size")
 
@@ -175,10 +175,10 @@ class HarnessModel(TemplateLM):
         return totals
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
-        """Return the output for each context, which ends before the first of the task's stop strings.
+        """Return the output for each context. It ends before the first of the task's stop strings.
 
-        As in the harness, it is the text of the new tokens alone: without the space after the context, and without unknown
-        tokens.
+        As in the harness, the output is the text of the new tokens only, without the space after the context and without
+        unknown tokens.
         """
         results = [""] * len(requests)
         size = 1 if self.run.roles.depend_on_length else self.batch_size
@@ -236,14 +236,14 @@ class HarnessModel(TemplateLM):
 
 
 def check_options(given: Mapping[str, Any], by_user: bool = False) -> None:
-    """Raise ValueError for an option of outputs that does not exist.
+    """Raise ValueError for a generation option that does not exist.
 
     by_user: the options override a task's. Most tasks turn sampling off, so an option of sampling needs `do_sample` too.
     """
     allowed = (*LENGTHS[:1], *CHANGED, *OPTIONS)
     unknown = next((name for name in given if name not in (*LENGTHS, *allowed)), None)
     if unknown is not None:
-        raise ValueError(f"a task's outputs have no option {brief(unknown)}; {nearest(unknown, allowed)}")
+        raise ValueError(f"there is no generation option {brief(unknown)}; {nearest(unknown, allowed)}")
     sampling = next((name for name in SAMPLING if given.get(name)), None)
     if by_user and sampling is not None and "do_sample" not in given:
         raise ValueError(f"{sampling} is for sampling, which most tasks turn off; give do_sample=true beside it")

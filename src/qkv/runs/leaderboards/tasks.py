@@ -75,7 +75,7 @@ def evaluate_tasks(
     tasks: names, groups and patterns such as `arc_*`; `mteb:NAME` is a task of mteb for a model that does both.
     limit: the most examples of a task. num_fewshot: solved examples before each question; the task's own number by default.
     include_path: a folder of tasks of your own, in the harness's YAML form.
-    gen_kwargs: options of outputs in place of those that the tasks set, such as `{"max_gen_toks": 64, "temperature": 0.7}`.
+    gen_kwargs: generation options that override the tasks' options, such as `{"max_gen_toks": 64, "temperature": 0.7}`.
 
     Raises ValueError for unknown tasks, a run that can do neither, options that the library lacks, and data that can't be
     read.

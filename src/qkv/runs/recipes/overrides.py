@@ -65,7 +65,7 @@ def apply(tree: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
 
 
 def _tell_dropped(key: str, gone: list[tuple[str, ...]], values: dict[tuple[str, ...], Any]) -> None:
-    """Take out the parts of a setting that is given again without them, and warn of those that said more than its kind."""
+    """Remove the parts of a setting that is given again without them. Warn of removed parts other than its kind."""
     dropped = [f"{'.'.join(leaf)}={brief(values.pop(leaf))}" for leaf in gone]
     if named := [one for leaf, one in zip(gone, dropped, strict=True) if leaf[-1] != "kind" and ".".join(leaf) != key]:
         warnings.warn(

@@ -69,8 +69,8 @@ def train(
     changes:   settings as on the command line: `{"training.optimizer.lr": 3e-4, "model.d_model": 256}`.
     epochs, steps, seed: short for `training.max_epochs`, `training.max_steps` and `seed` in `changes`.
 
-    A setting arrives whichever argument gives it; two arguments with different values for one are refused. Settings and
-    arguments by other libraries' names that mean the same are taken as keywords: `learning_rate=3e-4`, `output_dir="mine"`.
+    A setting can be given by any of these arguments; two different values for the same setting are refused. Keywords may
+    also be other libraries' names that mean the same: `learning_rate=3e-4`, `output_dir="mine"`.
 
     resume:    continue the run in `out` from its last save; for rows, with the same rows.
     overwrite: replace the run in `out`.

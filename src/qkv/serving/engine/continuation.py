@@ -22,8 +22,8 @@ from .unfolding import Unfolding
 _log = logging.getLogger(__name__)
 
 Outcome = Literal["stop", "length", "cancelled", "refused", "error", "crashed"]
-"""`refused` is a request that the model can't serve, `error` a failure at this request; after `crashed` the same request may
-succeed."""
+"""How a request ended. `refused`: the model can't serve it. `error`: computing it failed. `crashed`: the engine crashed, and
+the same request may succeed later."""
 
 
 class ChosenToken(NamedTuple):

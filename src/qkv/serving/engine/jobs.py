@@ -77,7 +77,7 @@ class Jobs:
             elif job.future.set_running_or_notify_cancel():
                 taken.append(job)
                 inputs, characters = inputs + len(job.inputs), characters + job.characters
-        self._waiting = kept  # only now: none is lost if something fails before
+        self._waiting = kept  # assigned last, so no job is lost if something fails before
         return taken
 
     def clear(self) -> list[Job]:

@@ -23,10 +23,10 @@ Result = TypeVar("Result")
 class TextJobs:
     """Makes jobs from texts that are read whole; texts of several requests become one batch.
 
-    By default only if a text gets the same numbers, to the bit, in any batch: if `encodes_in_panels` serves the model's
-    stack, with products in the order of panels. Heads have to treat each text by itself too; one that takes the mean of
-    hidden states doesn't, because the order of its sum depends on the padding. All other jobs are computed by themselves.
-    With `fast` all are joined, and products are as fast as they can be.
+    By default, texts are joined only if each text gets the same numbers, to the bit, in any batch. This is the case if
+    `encodes_in_panels` holds for the model's stack, whose products are then computed in panels, and if the head treats each
+    text independently. A head that averages hidden states doesn't, because the order of its sum depends on the padding. All
+    other jobs are computed one by one. With `fast`, all texts are joined, and the fastest products are used.
     """
 
     def __init__(self, run: LoadedModel, fast: bool = False) -> None:

@@ -70,9 +70,9 @@ async def fields(request: Request, kind: type[Fields], most: int) -> Fields:
 
 
 def checked(kind: type[Fields], given: Mapping[str, Any], names: Mapping[str, str] | None = None) -> Fields:
-    """The fields as a model of pydantic. Raises `ApiError` in one sentence that names the field.
+    """Return the fields as a pydantic model. Raises `ApiError` with a sentence that names the field.
 
-    names: what fields are called in the request, if they are called something else there.
+    names: maps fields to their names in the request, if these differ.
     """
     try:
         return kind.model_validate(given)

@@ -30,7 +30,7 @@ class ApiError(Exception):
 
 
 def _whole(text: str) -> str:
-    """A text without halves of characters (lone surrogates), which no answer can hold."""
+    """Escape lone surrogates (halves of characters), which no answer can contain."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 

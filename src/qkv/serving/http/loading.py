@@ -92,7 +92,7 @@ async def load_model(request: Request) -> Response:
 
 
 def _loaded(models: Models, library: Library, name: str, place: str | Path) -> tuple[int, Run]:
-    """Load a run. Return an upper bound of the bytes that it needs, and the run.
+    """Load a run. Return an upper bound of its memory in bytes, and the run.
 
     Raises `ApiError` if there is too little memory, or the run can't be loaded.
     """

@@ -80,7 +80,7 @@ class Served:
 
     @property
     def reads_only_text(self) -> bool:
-        """Whether its inputs are texts, none the path of a file."""
+        """Whether all inputs are texts, and none is the path of a file."""
         task = self.run.trained_on
         return reads_text(self.run) and (task is None or isinstance(task, Tag | Answer | Classify | Regress))
 
@@ -140,7 +140,7 @@ class Models:
         raise ApiError(400, f"name the model; there is {', '.join(self.by_name)}", "model")
 
     def without_paths(self, sentence: str) -> str:
-        """A sentence in which runs are called by their names in requests and not by their directories."""
+        """Replace the directories of runs in a sentence by the names that requests use."""
         for name, served in self.by_name.items():
             for path in () if served.run.path is None else (str(served.run.path.absolute()), str(served.run.path)):
                 sentence = sentence.replace(path, name) if os.sep in path else sentence

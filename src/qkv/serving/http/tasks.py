@@ -215,7 +215,7 @@ async def translate(request: Request) -> Response:
 
 
 def _check_room(models: Models, served: Served, texts: int, settings: Generation) -> None:
-    """Raise ValueError if texts can have more new tokens than there may be in flight."""
+    """Raise ValueError if the outputs for the texts can exceed the limit of tokens in flight."""
     each = min(settings.max_new_tokens, served.run.model.max_positions or settings.max_new_tokens)
     rows = texts * max(settings.num_beams, settings.num_samples)
     if rows * each > models.engine.most_tokens:

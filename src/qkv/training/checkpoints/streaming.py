@@ -28,7 +28,7 @@ class Later(NamedTuple):
 def stream_tensors(path: Path, tensors: Sequence[Later]) -> None:
     """Atomically replace a safetensors file, with checksums, by tensors that are made one after another.
 
-    Tensors of wide dtypes come first, so all are aligned, and otherwise in the given order.
+    Tensors with wide dtypes come first, so all tensors are aligned. Otherwise, the given order is kept.
     """
     tensors = sorted(tensors, key=lambda one: -one.dtype.itemsize)
     entries: dict[str, object] = {}

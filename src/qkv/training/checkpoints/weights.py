@@ -159,7 +159,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def learned(model: nn.Module, tensors: Tensors) -> list[Tensor]:
-    """The tensors of a model that are parameters. A buffer may hold an infinity for good, as a mask does."""
+    """Return the tensors that are parameters of a model. Buffers are left out: a mask may contain infinities."""
     names = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     return [tensor for name, tensor in tensors.items() if name in names]
 

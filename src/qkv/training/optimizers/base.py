@@ -77,7 +77,7 @@ class Optimizer(Spec, role="optimizer"):
         freeze(model, self.freeze)
 
     def inseparable(self, model: nn.Module, cuts: Mapping[nn.Parameter, int]) -> set[nn.Parameter]:
-        """The parameters of a model, each to be cut along a dimension, whose parts can't be updated by themselves."""
+        """Return the parameters in `cuts` (with the dimension of each cut) whose parts can't be updated independently."""
         return set() if self.elementwise else set(cuts)
 
     def make(self, groups: Groups, model: nn.Module) -> torch.optim.Optimizer:

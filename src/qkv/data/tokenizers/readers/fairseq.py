@@ -1,6 +1,6 @@
-"""Tokenizers of fairseq's models (mBART, NLLB, M2M-100, CamemBERT): a SentencePiece model whose pieces have other ids.
+"""Tokenizers of fairseq's models (mBART, NLLB, M2M-100, CamemBERT): SentencePiece models with different ids.
 
-fairseq has its own first tokens, and mBART, NLLB and M2M-100 have tokens of languages after the pieces. Texts are cut as by
+fairseq has different first tokens, and mBART, NLLB and M2M-100 have language tokens after the pieces. Texts are split as by
 SentencePiece.
 """
 
@@ -76,7 +76,7 @@ def fairseq(
 
 
 def _languages(family: TokenizerFamily, config: HubConfig) -> list[str]:
-    """Return the tokens of languages, in the order of their ids."""
+    """Return the language tokens in the order of their ids."""
     if family is M2M_100:
         few = config.values.get("language_codes") == "wmt21"
         return [f"__{code}__" for code in (_WMT_21 if few else _M2M_100).split()]

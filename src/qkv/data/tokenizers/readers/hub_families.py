@@ -25,7 +25,7 @@ class TokenizerFamily:
     model_types: names in config.json.
     roles:       the special tokens that the configuration need not name.
     template:    the special tokens around a text: `[CLS] … [SEP]`; ESM's `<cls> … <eos>`; RoBERTa's `<s> … </s>`; CLIP's
-                 two; a language's token before the text or behind `</s>`; or `flags`: those that `add_bos_token` and
+                 two; a language token before the text or after `</s>`; or `flags`: the tokens that `add_bos_token` and
                  `add_eos_token` turn on.
     adds:        the defaults of these two flags.
     eats_space:  the mask token includes the space before it.

@@ -90,7 +90,7 @@ def find(
     mask: DropoutMask | None = None,
     of: WeightPlaces = EVERYWHERE,
 ) -> BlockSparse | None:
-    """The kernels, if they can serve. `slopes` are ALiBi's, and `of` the places of the weights that the mask is for."""
+    """Return the kernels, or None if they don't apply. `slopes` are ALiBi's. `of` are the places of the masked weights."""
     plans = find_plans(q, k, v, rule, tokens, dropping=mask is not None)
     if plans is None:
         return None

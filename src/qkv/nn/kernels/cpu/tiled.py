@@ -357,8 +357,8 @@ def _tiled(
     numbers: list[float],
     seed: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Output (B, T, H, E) and log-sum-exp (B, H, T). `numbers` are scale, soft-cap (0: none), dropout and the first head;
-    `places` are `WeightPlaces.joined`."""
+    """Return the output (B, T, H, E) and log-sum-exp (B, H, T). `numbers` are the scale, soft-cap (0: none), dropout and
+    first head. `places` come from `WeightPlaces.joined`."""
     out = q.new_zeros(*q.shape[:3], v.shape[-1])
     lse = q.new_full(q.shape[:3], float("-inf"), dtype=torch.promote_types(q.dtype, torch.float32))
     if not out.numel() or not k.numel():

@@ -1,9 +1,9 @@
-"""The masks of dropout: functions of a seed and of the place of a number, the same in every kernel and for every backend.
+"""Dropout masks. A mask is a function of a seed and of an element's place, and is the same in every kernel and backend.
 
-Bits come from Threefry2x32 with 20 rounds (Salmon et al. 2011), a counter-based generator: a mask is computed again in the
-backward pass, so nothing is stored, and it depends neither on threads nor on tiles, nor on padding to the right. On CPUs it
-depends neither on padding to the left nor on packing, nor on the rank that has a token, head or channel (`TokenPlaces`). C++
-computes masks on CPUs, and PyTorch elsewhere and without a compiler.
+Bits come from Threefry2x32 with 20 rounds (Salmon et al. 2011), a counter-based generator. The backward pass computes a mask
+again, so nothing is stored. A mask does not depend on threads, tiles or padding on the right. On CPUs it does not depend on
+padding on the left, on packing, or on the rank that has a token, head or channel either (`TokenPlaces`). C++ computes masks
+on CPUs; PyTorch computes them elsewhere and if there is no compiler.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class DropoutMask:
     """A dropout mask. A number is kept if its 16 random bits are at least `dropped`, so p = dropped/65,536. Kept numbers are
     multiplied by `grown` = 1/(1 − p), and the others are zeroed.
 
-    row: the number of the first row in the batch of all ranks. places: of the tokens of the pass.
+    row: index of the first row in the batch of all ranks. places: the places of the tokens of the forward pass.
     """
 
     seed: int
@@ -65,7 +65,7 @@ class DropoutMask:
 
     @property
     def whole_chunks(self) -> bool:
-        """Whether the first channel is one that C++ begins with."""
+        """Whether the first channel is a multiple of `_CHUNK`, as C++ requires."""
         return self.places is None or self.places.channel % _CHUNK == 0
 
     def weights(
@@ -75,12 +75,12 @@ class DropoutMask:
         first: tuple[int, int, int] = (0, 0, 0),
         of: WeightPlaces | None = None,
     ) -> Bool[Tensor, "B H T S"]:
-        """The kept weights of attention, from a first row of the batch, query and key, or of those in given places.
+        """Return which attention weights are kept. `first` are the indices of the first row, query and key; `of` are the
+        places of the weights, if they are not in order.
 
-        A document (of all in the batch; a row, if it is not packed) and head have a key, threefry(seed; document, head), and
-        the bits of four keys of a query, from a multiple of four on, come from the counter (query, key // 4). Queries and
-        keys are numbered within their document. What queries and keys of two documents get does not matter: they don't see
-        one another.
+        Each document of the batch (an unpacked row is one document) and head have a key, threefry(seed; document, head). The
+        bits for a query and four keys, beginning at a multiple of four, come from the counter (query, key // 4). Queries and
+        keys are numbered within their document. Between documents the mask is arbitrary, since they don't see one another.
         """
         (b, h, t, s), (row, query, key) = shape, first
         of = EVERYWHERE if of is None else of
@@ -99,11 +99,11 @@ class DropoutMask:
         return bits.gather(-1, (numbers % 4)[..., None].expand(*bits.shape[:-1], 1))[..., 0] >= self.dropped
 
     def numbers(self, shape: torch.Size, device: torch.device | str) -> Bool[Tensor, "*shape"]:
-        """The kept numbers of a tensor (rows, …, width), whose middle axes count tokens.
+        """Return which elements of a tensor (rows, …, width) are kept. The middle axes count tokens.
 
-        A document (a row, if it is not packed) has a key, threefry(seed; document, part). Of 64 channels of a token, from a
-        multiple of 64 on, channel 16 w + l has the w-th 16 bits of the counter (token, 16 · chunk + l). `part` is 0 but on
-        ranks that have parts of the tokens, for tensors of tokens in another order.
+        Each document (an unpacked row is one document) has a key, threefry(seed; document, part). Channels come in chunks of
+        64. In a chunk, channel 16 w + l uses the w-th 16 bits of the counter (token, 16 · chunk + l). `part` is 0, except on
+        ranks with a part of the tokens, for tensors whose tokens are in another order.
         """
         rows, width = shape[0] if len(shape) > 2 else 1, shape[-1]
         tokens = shape.numel() // max(rows * width, 1)
@@ -119,8 +119,8 @@ class DropoutMask:
         return (ordered[..., channel % _CHUNK :][..., :width] >= self.dropped).reshape(shape)
 
     def of_numbers(self, rows: int, tokens: int) -> tuple[Tensor | None, Tensor | None, int, int]:
-        """The documents and numbers of tokens, the first channel and the part of the tokens, for a tensor of these rows and
-        tokens."""
+        """Return, for a tensor with these numbers of rows and tokens: the document and index of each token, the first
+        channel, and the part of the tokens."""
         places = self.places
         if places is None:
             return None, None, 0, 0
@@ -130,8 +130,13 @@ class DropoutMask:
 
 
 class WeightPlaces(NamedTuple):
-    """The document and number (B, T) of each query, the number (B, S) of each key in its document, None if they are the row
-    and the index; and the number of the first head."""
+    """The places of attention weights.
+
+    document:  the document (B, T) of each query; None for the number of its row.
+    token:     the index (B, T) of each query in its document; None for its index in the row.
+    key_token: the index (B, S) of each key in its document; None for its index in the row.
+    head:      the first head.
+    """
 
     document: Tensor | None
     token: Tensor | None
@@ -139,8 +144,7 @@ class WeightPlaces(NamedTuple):
     head: int
 
     def joined(self, queries: int, keys: int, rows: int) -> Tensor | None:
-        """Documents and numbers of queries and numbers of keys as one tensor (B, 2 T + S), for an operator; None if all are
-        the row and the index."""
+        """Join `document`, `token` and `key_token` to one tensor (B, 2 T + S) for an operator; None if all are None."""
         if self.document is self.token is self.key_token is None:
             return None
         row, query, key = (torch.arange(n, dtype=torch.int32, device="cpu") for n in (rows, queries, keys))
@@ -160,13 +164,14 @@ class WeightPlaces(NamedTuple):
 
     @classmethod
     def of(cls, places: TokenPlaces | None, keys: Tensor | None, rows: int, queries: int) -> WeightPlaces:
-        """For queries in places, if there are as many, and keys of these numbers (B or 1, S)."""
+        """Return the places of weights for the places of queries (ignored unless their sizes fit) and the indices of keys
+        (B or 1, S)."""
         if places is None or not places.fit(rows, queries):
             return EVERYWHERE if keys is None else cls(None, None, _spread(keys, rows), 0)
         return cls(places.document, _spread(places.token, rows), _spread(keys, rows), places.head)
 
     def of_tile(self, queries: slice, keys: slice) -> WeightPlaces:
-        """For some of the queries and keys."""
+        """Return the places for a slice of the queries and a slice of the keys."""
         document, token, key_token = (
             None if x is None else x[:, some].contiguous()
             for x, some in ((self.document, queries), (self.token, queries), (self.key_token, keys))
@@ -178,7 +183,7 @@ EVERYWHERE = WeightPlaces(None, None, None, 0)
 
 
 def _spread(numbers: Tensor | None, rows: int) -> Tensor | None:
-    """The numbers of tokens for each row."""
+    """Expand the indices of tokens to all rows."""
     return None if numbers is None else numbers.expand(rows, -1).contiguous()
 
 

@@ -61,8 +61,8 @@ class BlockSparseSizes(Structure):
 
 
 class BlockSparsePlan(Structure):
-    """Addresses of the tensors of a `BlockPlan`, of ALiBi's slopes, of the number of keys in each row of the batch, and of
-    the places of tokens by which dropout chooses."""
+    """Addresses of the tensors of a `BlockPlan`, ALiBi's slopes, the number of keys in each row of the batch, and the places
+    of tokens, which select the dropout mask."""
 
     sources: ClassVar = {"block_sparse": "Plan"}
     tensors: ClassVar = ("number", "ends", "block", "table", "order", "limits", "spans", "places", "kv_places")

@@ -1,4 +1,4 @@
-"""The tokens of media in a joint sequence, and what the model read of each medium, as pictures."""
+"""Find the tokens of media in a joint sequence, and draw the input that the model read for each medium."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ...tasks.media import MediumReader
 from ..loaded import LoadedModel, TextMedia
 from ..reading.beside import readers_of
 
-MOST_MOMENTS = 16  # of a video, on one sheet
-_HIGH = 24  # pixels of the drawing of a series
+MOST_MOMENTS = 16  # the most pictures of a video on one sheet
+_HIGH = 24  # height in pixels of the drawing of a series
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ class MediumSpan:
 
     name:    such as "image", "image 2" or "video".
     places:  indices of the tokens on display, row by row of the grid. A video is a sheet of its pictures.
-    labels:  of these tokens.
+    labels:  the labels of these tokens.
     every:   indices of all its tokens.
     note:    which moments of a video are drawn, if not all are.
     """
@@ -50,7 +50,7 @@ class _Moment(NamedTuple):
 
 
 def spans_of(run: LoadedModel, text: str, ids: Sequence[int], found: TextMedia) -> Iterator[MediumSpan]:
-    """The media of a text whose tokens stand on a grid. Raises ValueError for a file that can't be read."""
+    """Yield the media of a text whose tokens form a grid. Raises ValueError for a file that can't be read."""
     readers = {reader.name: reader for reader in readers_of(run)}
     for medium in run.media:
         pictures, clips = list[list[_Moment]](), list[list[_Moment]]()
@@ -68,7 +68,7 @@ def spans_of(run: LoadedModel, text: str, ids: Sequence[int], found: TextMedia) 
 def _media(
     medium: Medium, reader: MediumReader, ids: Sequence[int], found: TextMedia
 ) -> Iterator[tuple[bool, list[_Moment]]]:
-    """For each medium of one kind, whether it is a video, and its moments: one, or the pictures of a video."""
+    """Yield for each medium of one kind whether it is a video, and its moments: one, or one per picture of a video."""
     frames = medium.reads.frames if isinstance(medium.reads, Tower) else 1
     at = 0
     for one in found.get(medium.name, ()):
@@ -82,7 +82,7 @@ def _media(
 
 
 def _by_file(clips: list[list[_Moment]], reader: MediumReader, files: Sequence[object]) -> list[list[_Moment]]:
-    """The moments of each file, if each is a medium."""
+    """Regroup the moments of clips by file, for models in which each clip is a separate medium."""
     sizes = [len(reader.places(file)) for file in files] if len(files) > 1 else [len(clips)]
     left = iter([moment for clip in clips for moment in clip])
     return [[next(left) for _ in range(size)] for size in sizes]
@@ -118,14 +118,14 @@ def _span(name: str, moments: Sequence[_Moment], grid: Grid) -> MediumSpan:
 
 
 def _arrangement(count: int) -> tuple[int, int]:
-    """The rows and columns of a sheet of at most `count` pictures: one row of a few, or nearly a square."""
+    """Return the rows and columns of a sheet of at most `count` pictures: one row for a few, otherwise nearly a square."""
     shown = min(count, MOST_MOMENTS)
     rows = 1 if shown < 6 else int(shown**0.5)
     return rows, shown // rows
 
 
 def _drawn(name: str, numbers: NDArray[np.float32]) -> bytes:
-    """What the model read, as a PNG file with its contrast stretched; a series is a row of bars."""
+    """Draw the input that the model read as a PNG file with stretched contrast. A series becomes a row of bars."""
     values = numbers if len(numbers) in (1, 3) else numbers.mean(0, keepdims=True)
     low, high = float(values.min()), float(values.max())
     values = (values - low) / max(high - low, 1e-9)

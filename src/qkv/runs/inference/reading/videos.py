@@ -1,6 +1,6 @@
 """Videos for models in the Hub's format: which pictures are read, their sizes and values, and their placeholders.
 
-For the same decoded pictures, the results equal the ones of transformers' processors bit for bit.
+For the same decoded pictures, the results equal the results of transformers' processors bit for bit.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class VideoProcessor:
 
     @property
     def side(self) -> int:
-        """The number of pixels of which the sides of pictures are multiples."""
+        """The sides of pictures are multiples of this number of pixels."""
         side: int = self.config["patch_size"] * self.config["merge_size"]
         return side
 
@@ -176,8 +176,8 @@ class VideoProcessor:
 
 @dataclass(frozen=True)
 class TimedProcessor(VideoProcessor):
-    """The processor of videos of Qwen3-VL. Pictures are chosen from the first to the last. All together have from
-    `shortest_edge` to `longest_edge` pixels. The text has the time of each group."""
+    """Qwen3-VL's processor of videos. It chooses pictures from the first to the last. Together they have between
+    `shortest_edge` and `longest_edge` pixels. The text contains the time of each group."""
 
     usual: ClassVar[Mapping[str, Any]] = {
         **_SHAPE,

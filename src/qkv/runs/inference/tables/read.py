@@ -264,8 +264,8 @@ def _records(
 
 
 def _header(cells: Cells, run: LoadedModel, command: str, chosen: Sequence[str]) -> bool | None:
-    """Whether the first row holds names, because it has those of columns that the run reads; None if the evidence of its
-    cells decides. Columns that are chosen by number have no names."""
+    """Return True if the first row contains names of columns that the run reads, False if columns are chosen by number, and
+    None if the contents of its cells decide."""
     first = [cell.strip() for cell in cells[0]]
     if any(not name.isdecimal() for name in chosen) or any(found(run, command, first).values()):
         return True
@@ -273,7 +273,7 @@ def _header(cells: Cells, run: LoadedModel, command: str, chosen: Sequence[str])
 
 
 def _decided(cells: Cells, run: LoadedModel, command: str, chosen: Sequence[str]) -> Iterator[str]:
-    """Notes on what the cells of a table decided: whether the first row holds names, and whether marks quote cells."""
+    """Yield notes on what was inferred from the cells: whether the first row holds names, and whether marks quote cells."""
     header, heading = _header(cells, run, command, chosen), cells.heading
     if header is None or (header is False and heading.names):
         decided = heading if header is None else Heading((), "columns are chosen by number", False)

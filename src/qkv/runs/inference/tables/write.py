@@ -101,7 +101,7 @@ def write_table(path: Path, table: FileTable, results: Sequence[Row | None]) -> 
 
 
 def _renamed(added: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    """Map each new column to its name in the table: its own, or with a number if another column has this name."""
+    """Map each new column to its name in the table, with a number appended if another column has the same name."""
     renamed: dict[str, str] = {}
     for name in added:
         taken = {*names, *renamed.values(), *(other for other in added if other != name)}

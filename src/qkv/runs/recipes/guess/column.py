@@ -25,7 +25,7 @@ INDEX = re.compile(rf"{re.escape(NAMELESS)}|Unnamed: \d+|level_\d+")
 THOUSANDS = re.compile(r"-?[1-9]\d{0,2}\.\d{3}")
 ADDRESS = re.compile(
     r"([a-z][\w+.-]*://|www\.)\S+|[^\s@]+@[^\s@]+\.\w+|(?=[a-f-]*\d)[0-9a-f]{8,}(-[0-9a-f]+)*", re.IGNORECASE
-)  # of the web, of mail, or an id in hexadecimal digits
+)  # a web address, a mail address, or a hexadecimal id
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}|\d{1,2}[./]\d{1,2}[./]\d{2,4}|\d{1,2}:\d{2}")
 
 

@@ -1,4 +1,4 @@
-"""Tables with a tag for each word, which are no classes of texts, and records with lists of words and of their tags."""
+"""Recognize tables with a tag for each word, and records with a list of words and a list of tags."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ....data.files.parquet import SUFFIX
 from .column import Column
 from .result import Guess, setting
 
-_TAGS = ("ner_tags", "tags", "labels", "ner", "entities", "pos_tags", "upos")  # of several lists, the first of these
+_TAGS = ("ner_tags", "tags", "labels", "ner", "entities", "pos_tags", "upos")  # the first that fits wins
 _MOSTLY = 0.9
 _FORM = (
     "write one word and its tag on each line, with an empty line after each sentence, and give that file "
@@ -51,7 +51,7 @@ def _some(tags: set[str]) -> str:
 
 
 def lists_of_tags(path: Path, fields: Mapping[str, Sequence[Any]], count: int) -> Guess | None:
-    """The recipe for records with a list of words and a list of as many tags, as the library datasets has them."""
+    """Return the recipe for records with a list of words and a list of equally many tags, as in the library `datasets`."""
     lists = {name: values for name, values in fields.items() if values and all(isinstance(one, list) for one in values)}
     words = next(
         (name for name, values in lists.items() if all(isinstance(one, str) for row in values for one in row)), None
@@ -79,7 +79,7 @@ def lists_of_tags(path: Path, fields: Mapping[str, Sequence[Any]], count: int) -
 
 
 def _are_tags(values: Sequence[list[Any]], sizes: Sequence[int]) -> bool:
-    """Whether lists hold few different names or whole numbers, one for each word of lists of these sizes."""
+    """Whether the lists have these sizes and contain only a few different names or whole numbers."""
     kinds = {class_name(one) for row in values for one in row}
     alike = len(values) == len(sizes) and all(len(row) == size for row, size in zip(values, sizes, strict=True))
     return alike and None not in kinds and 1 < len(kinds) < sum(sizes) / 2

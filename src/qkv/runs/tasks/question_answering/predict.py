@@ -47,7 +47,7 @@ def predict(task: Answer, trained: TrainedModel, lines: Sequence[str], **options
 
 
 def _read_by_both(trained: TrainedModel, batch: Batch) -> Batch:
-    """The batch, for an encoder–decoder with a decoder that reads the same texts, one token behind (BART)."""
+    """Return the batch. For an encoder–decoder (BART), add a target: the same texts, shifted by one token."""
     if not trained.model.is_encoder_decoder:
         return batch
     ids, start = batch.inputs["ids"], trained.start

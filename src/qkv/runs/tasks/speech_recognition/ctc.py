@@ -113,7 +113,7 @@ class RecognizeCTC(SpeechRecognition, kind="recognize-ctc"):
 
     @property
     def greedy(self) -> bool:
-        """Whether texts are read from the likeliest alignments."""
+        """Whether decoding is greedy: the likeliest symbol of every frame, without a beam search or a language model."""
         return self.beams == 1 and self.lm is None
 
     def _searched(

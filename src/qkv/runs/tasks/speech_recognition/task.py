@@ -68,8 +68,8 @@ class SpeechRecognition(Task):
     scaling:     "data" normalizes spectrograms by the training sounds, "sound" each band of a sound by its own mean and
                  deviation (cepstral mean and variance normalization, Viikki & Laurila 1998), so microphones and voices
                  differ less.
-    top_db:      the range of a spectrogram in decibels: what lies further below its largest value is raised to that, so
-                 silence and loudness matter less. By default, nothing is raised.
+    top_db:      the range of a spectrogram in decibels. Values further below the largest one are raised to this limit, so
+                 silence and loudness matter less. By default, there is no limit.
     augment:     random changes of training sounds, one after another, see `data.media.sound_augment`.
     normalize:   how texts are normalized before words and characters are compared, as Whisper's authors do: "english",
                  "basic" for any language, or "none".

@@ -137,6 +137,6 @@ def _all_to_all(axis: TokenAxis, q: Tensor, k: Tensor, v: Tensor, options: dict[
 
 
 def _of_heads(whole: Layout, first: int) -> TokenPlaces | None:
-    """The places of all tokens, and of heads from one on of those that a rank had."""
+    """Return the places of all tokens, and of heads from `first` on, counted from this rank's first head."""
     before = current_places()
     return None if before is None else replace(places_of(whole) or TokenPlaces(), head=before.head + first)

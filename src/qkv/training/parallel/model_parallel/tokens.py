@@ -39,8 +39,11 @@ def _drawn_seed() -> int:
 
 
 class DividedSublayer(NamedTuple):
-    """A sublayer of which each rank computes a summand: its last linear layer, and the number of this rank's first head or
-    neuron."""
+    """A sublayer whose output is a sum over ranks.
+
+    last:  its last linear layer.
+    first: the index of this rank's first head or neuron.
+    """
 
     last: Linear
     first: int
@@ -49,11 +52,11 @@ class DividedSublayer(NamedTuple):
 class DividedTokens:
     """The tokens of one forward pass divided over ranks, see `core.ranks.TokenSplit`.
 
-    In training steps on CPUs, ranks that have the same rows draw the same random numbers, and drop by the places of their
-    tokens, heads and neurons among all. On other devices and in compiled graphs they draw different ones in
-    `own_randomness`, so dropout of different tokens and heads is independent.
+    In training steps on CPUs, ranks that have the same rows draw the same random numbers, and dropout masks depend on the
+    places of tokens, heads and neurons in the whole batch. On other devices and in compiled graphs, they draw different
+    numbers in `own_randomness`, so dropout of different tokens and heads is independent.
 
-    divided: the sublayers of which each rank computes a summand.
+    divided: the sublayers whose outputs are sums over ranks.
     """
 
     def __init__(
@@ -72,7 +75,7 @@ class DividedTokens:
 
     @cached_property
     def places(self) -> tuple[TokenPlaces | None, TokenPlaces, TokenPlaces]:
-        """The places of the tokens of all ranks, of this rank of the axis "context", and of this rank."""
+        """The places of three sets of tokens: of all ranks, of this rank's part of the axis "context", and of this rank."""
         whole, layout = places_of(self.context.whole), self.context.whole
         numbered = whole or TokenPlaces(token=torch.arange(layout.shape[1], dtype=torch.int32)[None])
         context = numbered.over(self.context.own)
@@ -104,7 +107,7 @@ class DividedTokens:
             run.linear = partial(linear_attention, self.context)
 
     def _placing(self, module: nn.Module, which: int, head: int = 0, channel: int = 0) -> AbstractContextManager[None]:
-        """In training on CPUs, a context in which tokens, heads and channels have their places."""
+        """Return a context that sets the places of tokens, heads and channels in training on CPUs, else a null context."""
         if not module.training or not self.drops_alike:
             return nullcontext()
         places = self.places[which]
