@@ -210,7 +210,7 @@ class _Beams:
             self.history = torch.cat([self.history[rows], column[:, None]], 1)
         self.scores = scores if len(going) == len(self.active) else scores[torch.tensor(going, device=scores.device)]
         self.active, self.each = [self.active[place] for place in going], self.n
-        del self.logits  # the next ones can take its place in memory
+        del self.logits  # frees its memory for the next logits
         self.logits = self.model.step(column[:, None], self.cache)
 
 

@@ -55,7 +55,7 @@ class GenerationMixin:
         new tokens, padded on the right; for an encoder–decoder rows begin with the starting token. `pad_id` is by
         default the first `eos_id`, or 0. Options (`num_beams`, `temperature`, `max_new_tokens` …) and errors are the
         same as in `qkv.generation.generate`, which can also return scores. transformers' `input_ids`, `eos_token_id`,
-        `pad_token_id` and `decoder_start_token_id` are taken for `ids`, `eos_id`, `pad_id` and `bos_id`.
+        `pad_token_id` and `decoder_start_token_id` are accepted for `ids`, `eos_id`, `pad_id` and `bos_id`.
         """
         model = cast(DecodingModel, self)
         if pad_id is None:

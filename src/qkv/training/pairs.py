@@ -31,9 +31,9 @@ class PairObjective(Objective):
     """Base class of objectives that compare u_i with v_j for all pairs i and j of a step.
 
     The pairs are from all accumulated batches and all ranks, so the loss is the loss of one large batch. A step of one batch
-    gathers the vectors of all ranks, with gradients. A step of several runs the model twice (GradCache; Gao et al. 2021):
-    without gradients to get all vectors and the gradients of the loss for them, and with gradients, batch by batch, to
-    continue from these.
+    gathers the vectors of all ranks, with gradients. A step of several batches runs the model twice (GradCache; Gao et
+    al. 2021). The first run, without gradients, gives all vectors and the gradients of the loss with respect to them. The
+    second, batch by batch, backpropagates these gradients through the model.
     """
 
     scope: ClassVar[str] = "step"

@@ -102,5 +102,5 @@ def test_masks_that_compression_changed_are_told(tmp_path: Path) -> None:
         Image.fromarray(np.random.default_rng(i).choice(np.array([0, 90], np.uint8), (24, 24))).save(
             tmp_path / "label" / f"{i}.JPG"
         )
-    assert "3 masks of 20, such as '0.JPG', in JPEG's format" in Masks(path=str(tmp_path)).notes()[0]
+    assert "3 masks of 20 in JPEG format, such as '0.JPG'" in Masks(path=str(tmp_path)).notes()[0]
     assert set(np.unique(read_mask(tmp_path / "label" / "0.JPG"))) > {0, 90}

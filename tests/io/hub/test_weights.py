@@ -44,5 +44,5 @@ def test_numbers_that_are_none_are_told_once_with_the_names_of_their_tensors(
         )
     (half, *more) = [*said_of(path, "float16"), ""]
     assert (not half) == (number == 1.0) and len(more) <= 1
-    assert ("larger numbers than float16 holds, up to 65504" in half) == (number == 1e5)
+    assert ("numbers above float16's largest, 65504" in half) == (number == 1e5)
     assert bool(said_of(path, "bfloat16")) == bool(found)

@@ -293,10 +293,10 @@ _NEAREST_OPTIONS = {
     "--nproc": {"processes of this machine": "local_rank distributed_world_size num_nodes"},
 }
 
-# Where there is no such option: what does it, or that nothing does.
+# Names without a counterpart: what to use instead, or that there is nothing.
 _CLAUSES = {
     # -- a model in Python
-    "a model takes ids first, model(ids), and gives the tensor of logits itself": "input_ids inputs inputs_ids "
+    "a model takes ids first: model(ids) returns a tensor of logits": "input_ids inputs inputs_ids "
     "input_features pixel_values input_values prompts",
     "an encoder–decoder takes the decoder's ids second, model(ids, target)": "decoder_input_ids",
     "it is target_mask here": "decoder_attention_mask",
@@ -304,7 +304,7 @@ _CLAUSES = {
     "positions are those of the layout, layout=qkv.Layout(positions)": "position_ids cache_position",
     "model.start makes a cache, and model.step(ids, cache) feeds it; generate does both": "past_key_values "
     "past_key_value encoder_outputs",
-    "model(ids) gives the tensor of logits itself, and the sums of the loss if there are labels": (
+    "model(ids) returns a tensor of logits, and with labels it returns sums of the loss": (
         "logits return_dict output_logits num_items_in_batch logits_to_keep last_hidden_state"
     ),
     "a model of qkv reads ids; qkv.transformers takes embeddings in the place of ids": "inputs_embeds "
@@ -406,14 +406,14 @@ _CLAUSES = {
     ),
     # -- loading
     "qkv.load takes dtype=": "torch_dtype",
-    "qkv.load takes the path": "pretrained_model_name_or_path",
-    "qkv.load reads pickled weights with allow_pickle=True alone": "use_safetensors weights_only",
+    "the argument of qkv.load is path": "pretrained_model_name_or_path",
+    "qkv.load reads pickled weights only with allow_pickle=True": "use_safetensors weights_only",
     "qkv.load takes a GGUF file as its path": "gguf_file",
     "qkv.load reads the usual files of a directory; give the path of another": "subfolder variant",
-    "weights have to match the configuration beside them": "ignore_mismatched_sizes key_mapping output_loading_info "
+    "weights must match the configuration in their directory": "ignore_mismatched_sizes key_mapping output_loading_info "
     "state_dict from_tf from_flax",
-    "run.generation holds it, and generate takes settings=": "generation_config",
-    "qkv.load puts a model on one device": "tp_plan tp_size device_mesh",
+    "use run.generation, or settings= of generate": "generation_config",
+    "qkv.load puts a model on a single device": "tp_plan tp_size device_mesh",
     "no code of a directory runs here": "trust_remote_code",
     "weights are read in place, by mmap": "low_cpu_mem_usage offload_folder max_memory",
     "the Hub's cache is set by HF_HOME, and HF_HUB_OFFLINE=1 asks it alone": "cache_dir local_files_only force_download",

@@ -65,7 +65,7 @@ class Heading(NamedTuple):
     def note(
         self, file: str, line: int = 1, as_data: str = "data.header=false", as_names: str = "data.header=true"
     ) -> str:
-        """The decision in words, with what overrules it. `file` is its name, `line` the number of the row."""
+        """Describe the decision, and say how to overrule it. `file` is the file's name, and `line` the number of the row."""
         row = f"{'the first line' if line == 1 else f'line {line:,}'} of {file}"
         if self.names:
             said = f"{row} is read as names, {', '.join(short(self.names))}"

@@ -65,8 +65,8 @@ class Masks(FileSource, kind="masks"):
         if not lossy:
             return super().notes()
         said = (
-            f"{counted(len(lossy), 'mask')} of {len(masks):,}, such as {brief(lossy[0].name)}, in JPEG's format, whose "
-            "compression changes numbers and so gives pixels classes that nobody drew; write masks as PNG"
+            f"{counted(len(lossy), 'mask')} of {len(masks):,} in JPEG format, such as {brief(lossy[0].name)}: its "
+            "compression changes the classes of pixels; write masks as PNG"
         )
         return (said, *super().notes())
 

@@ -61,7 +61,7 @@ def _no_adapter(folder: Path) -> Path:
     base = config.get("base_model_name_or_path") if isinstance(config, dict) else None
     of = brief(base) if isinstance(base, str) and base else "BASE"
     raise ValueError(
-        f"{folder} holds an adapter, and not the model that it belongs to; load both in Python, "
+        f"{folder} holds an adapter without its base model; load both in Python, "
         f"`run = qkv.load({of}); qkv.load_adapter(run.model, {brief(str(folder))})`, and write the model with it by "
         "`run.save(PATH, 'hub')`"
     )

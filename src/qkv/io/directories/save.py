@@ -68,8 +68,8 @@ def save(
     overwrite: bool = False,
     card: Callable[[Path], str] | None = None,
 ) -> Path:
-    """Write a directory that `qkv.load` reads back. It replaces a model in `path` as a whole, when it is complete. An
-    adapter is merged into the weights that are written, and stays apart in the model; `save_adapter` writes it alone.
+    """Write a directory that `qkv.load` reads back. Once complete, it replaces a model in `path` as a whole. An
+    adapter is merged into the written weights, and stays separate in the model; `save_adapter` writes only the adapter.
 
     to:      "hub" writes what `transformers` loads, and raises ValueError if no Hub family matches the model; "qkv"
              writes our own model type. None means the Hub's format where a family matches, else ours, with a warning.
@@ -149,7 +149,7 @@ def save(
 
 
 def _in_hub_form(model: Any, to: Format | None, tokenizer: Tokenizer | None, origin: Origin | None) -> Any:
-    """The model as the Hub's files have it. Unless "hub" was asked for, every weight stays as it is, to the last bit."""
+    """Return the model in the form of the Hub's files. Unless `to` is "hub", every weight stays the same, bit for bit."""
     if isinstance(model, DualEncoderModel):
         return _with_end(model, tokenizer)
     if not isinstance(model, TransformerModel):

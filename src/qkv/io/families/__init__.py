@@ -33,7 +33,7 @@ ENCODER_DECODERS: dict[str, tuple[str, ...]] = {
     "umt5": ("umt5",),
     "whisper": ("whisper",),
 }
-ALONE = ("t5", "mt5", "umt5")  # model types with a class of the encoder alone
+ALONE = ("t5", "mt5", "umt5")  # model types with a class for the encoder alone
 MODULES: dict[str, tuple[str, ...]] = {
     "vanilla": (),
     "gpt2": ("gpt2",),

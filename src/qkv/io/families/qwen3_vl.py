@@ -192,7 +192,7 @@ def names(spec: Transformer) -> Table:
 
 
 def names_with(spec: Transformer, text: Iterable[Row]) -> Table:
-    """The names of a decoder below `model.language_model`, and the tower's below `model.visual`."""
+    """Return the names of a decoder, below `model.language_model`, and of its tower, below `model.visual`."""
     return (*(row.renamed("model.", "model.language_model.") for row in text), *_tower_names(spec, "model.visual"))
 
 

@@ -43,8 +43,8 @@ TEXT = replace(
 def names(spec: Transformer) -> Table:
     """Return Qwen3-VL's rows. The experts of a layer share one tensor, with the gate first.
 
-    Published files use the shape (experts, in, out). transformers 5 writes (experts, out, in), and also reads such a tensor
-    if the two shapes are equal.
+    Published files use the shape (experts, in, out). transformers 5 writes (experts, out, in). If both
+    shapes are equal, a tensor is read as (experts, out, in), as in transformers.
     """
     assert spec.decoder is not None
     rows = [row for row in of_layers(spec) if "expert" not in row.theirs]

@@ -345,7 +345,7 @@ class Sections(Rope):
 
 
 class FlatPart(Part):
-    """A part whose keys may stand beside the keys of the whole, as in the files of the authors."""
+    """A part whose keys may be at the top level of the configuration, as in the authors' files."""
 
     @property
     def keys(self) -> Mapping[str, Any]:

@@ -297,11 +297,9 @@ def _warn_of_no_numbers(found: Mapping[str, bool], where: str, dtype: torch.dtyp
     kind = str(dtype).removeprefix("torch.")
     advice = "the training that wrote them may have diverged, or the file is damaged"
     if not any(found.values()):
-        advice = (
-            f"the file has larger numbers than {kind} holds, up to {torch.finfo(dtype).max:g}; load it in another dtype"
-        )
+        advice = f"the file has numbers above {kind}'s largest, {torch.finfo(dtype).max:g}; load it in another dtype"
     warnings.warn(
-        f"{where}: NaN or infinite numbers in {listed(sorted(found))}: what is computed with them is not usable; {advice}",
+        f"{where}: NaN or infinite numbers in {listed(sorted(found))}, so outputs are not usable; {advice}",
         stacklevel=3,
     )
 

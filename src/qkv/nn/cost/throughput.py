@@ -37,7 +37,7 @@ def _row_length(batch: Batch, name: str, rows: int) -> int:
 
 SIZES = (384, 768, 1536)  # of products on CPUs
 LONG = 0.25  # seconds
-IN_VAIN = 4  # the measurement ends after so many tries without gain
+IN_VAIN = 4  # the measurement ends after this many tries without improvement
 
 
 @lru_cache(maxsize=8)

@@ -160,7 +160,7 @@ def _sums_and_gradients(
             _add_product(d_weight, x, h, fast)
         if wanted[2]:
             d_bias.add_(x.sum(0, dtype=wide))
-        del x  # the next chunk's logits can have its place
+        del x  # frees its memory for the next chunk's logits
     return loss, nll, d_hidden, d_weight, d_bias
 
 

@@ -91,7 +91,7 @@ def reads_text(run: LoadedModel) -> bool:
 
 
 def kind_of_files(run: LoadedModel) -> str | None:
-    """The kind of files that a run has for inputs, "image", "sound" or "video"; None if it reads none, or series."""
+    """Return the kind of files that a run reads, "image", "sound" or "video"; None if it reads no files, or series."""
     reads: str | None = getattr(run.trained_on, "reads", None)
     spec = run.model.spec
     if reads is not None or has_towers(run):

@@ -71,7 +71,7 @@ def lists_of_tags(path: Path, fields: Mapping[str, Sequence[Any]], count: int) -
     seen = [f"{counted(count, 'sentence')}: {brief(words)} holds words, and {brief(tags)} their tags ({_some(kinds)})"]
     if all(map(str.isdecimal, kinds)) and not parquet:
         seen.append(
-            "the tags are numbers, whose names the file lacks: with names such as B-PER, entities would be counted"
+            "the tags are numbers, and the file has no names for them; with names such as B-PER, entities would be counted"
         )
     if others := ", ".join(name for name in found if name != tags):
         seen.append(f"{others} could be the tags too (data.tag)")
