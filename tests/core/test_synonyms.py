@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 import typer
-from other_options import PAGE, text
+from other_options import PAGE, names_here, text
 
 import qkv
 from qkv.cli import app
@@ -32,18 +32,6 @@ from qkv.runs.recipes.sizes import sizes_of
 NAMES = list(dict.fromkeys([*SYNONYMS, *OPTIONS, *DIFFERENT_OPTIONS, *CLAUSES]))
 TAKEN = [(name, place) for name, places in SAME.items() for place in places]
 PLACES = sorted({place for places in SYNONYMS.values() for place in places})
-
-
-def ours() -> set[str]:
-    """The names that qkv has too, as settings, sizes, keywords or options."""
-    whole = {key.rpartition(".")[2] for part in Recipe.model_fields for key in keys(tree("lm"), [part], Recipe)}
-    sizes = {name for preset in ("gpt", "t5-small", "bart-base", "vit-base-16") for name in sizes_of(preset)}
-    called = {
-        name
-        for one in (qkv.load, qkv.train, qkv.TransformerModel.forward)
-        for name in inspect.signature(one).parameters
-    }
-    return whole | sizes | called | set(Recipe.model_fields) | set(qkv.Generation.model_fields)
 
 
 def exists(place: str) -> bool:
@@ -92,7 +80,7 @@ def test_each_row_is_answered_as_a_keyword_and_however_it_is_spelled() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", sorted(set(NAMES) - ours() - {*SAME, *OPTIONS, *ARGUMENTS["load"], *ARGUMENTS["train"]})[::25]
+    "name", sorted(set(NAMES) - names_here() - {*SAME, *OPTIONS, *ARGUMENTS["load"], *ARGUMENTS["train"]})[::25]
 )
 def test_a_row_is_answered_where_it_is_typed(name: str) -> None:
     given: dict[str, Any] = {name: 1}
@@ -244,8 +232,7 @@ def test_an_encoder_decoder_starts_from_the_token_of_transformers_name() -> None
 
 
 def test_load_takes_the_names_of_its_arguments(tmp_path: Any) -> None:
-    saved = model().save(tmp_path / "model")
-    assert saved
+    model().save(tmp_path / "model")
     given: dict[str, Any] = {"pretrained_model_name_or_path": tmp_path / "model", "torch_dtype": torch.bfloat16}
     assert next(qkv.from_pretrained(**given).model.parameters()).dtype == torch.bfloat16
     given = {"model_name_or_path": tmp_path / "model", "torch_dtype": "auto"}
@@ -293,6 +280,9 @@ def specs(cls: type[Spec]) -> list[type[Spec]]:
     return [one for each in cls.__subclasses__() for one in (each, *specs(each))]
 
 
+NAMED_CLASSES = {name for name in IN_SPECS if name[0].isupper()}  # whose row holds in place of their role's
+
+
 @pytest.mark.parametrize("name", IN_SPECS)
 def test_specs_take_the_names_of_their_fields(name: str) -> None:
     kinds = [one for one in specs(Spec) if name in (one.__name__, one.role) and (one.kind or not one.role)]
@@ -305,7 +295,7 @@ def test_specs_take_the_names_of_their_fields(name: str) -> None:
                 covered
                 and field in cls.model_fields
                 and theirs not in cls.model_fields
-                and cls.__name__ not in OTHERS - {name}
+                and cls.__name__ not in NAMED_CLASSES - {name}
             ):
                 value = {"context": 8, "eps": 0.5, "lr": 0.5}.get(field, 1)
                 assert error_or_spec(cls, {theirs: value}) == error_or_spec(cls, {field: value}), (cls, theirs)
@@ -313,11 +303,6 @@ def test_specs_take_the_names_of_their_fields(name: str) -> None:
                     cls(**{theirs: value, field: value})
                 checked += 1
     assert checked
-
-
-OTHERS = {
-    name for name in IN_SPECS if name[0].isupper()
-}  # classes with a row of their own, which their role's does not hold for
 
 
 def error_or_spec(cls: type[Spec], given: dict[str, Any]) -> Any:

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import qkv
 from qkv.core.synonyms.keywords import ARGUMENTS, IN_SPECS
 from qkv.core.synonyms.table import (
     CLAUSES,
@@ -16,6 +18,9 @@ from qkv.core.synonyms.table import (
     OPTIONS,
     SAME,
 )
+from qkv.runs.recipes.keys import keys
+from qkv.runs.recipes.recipe import Recipe, tree
+from qkv.runs.recipes.sizes import sizes_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "options.md"
 
@@ -270,6 +275,18 @@ def _by_reason(triples: Iterable[tuple[str, str, str]]) -> dict[str, dict[str, l
     for place, reason, name in triples:
         found.setdefault(place, {}).setdefault(reason, []).append(name)
     return found
+
+
+def names_here() -> set[str]:
+    """The names that qkv has too, as settings, sizes, keywords or options."""
+    whole = {key.rpartition(".")[2] for part in Recipe.model_fields for key in keys(tree("lm"), [part], Recipe)}
+    sizes = {name for preset in ("gpt", "t5-small", "bart-base", "vit-base-16") for name in sizes_of(preset)}
+    called = {
+        name
+        for one in (qkv.load, qkv.train, qkv.TransformerModel.forward)
+        for name in inspect.signature(one).parameters
+    }
+    return whole | sizes | called | set(Recipe.model_fields) | set(qkv.Generation.model_fields)
 
 
 def text() -> str:

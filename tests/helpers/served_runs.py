@@ -10,6 +10,15 @@ from qkv.serving.engine.decoder import Decoder
 from qkv.serving.engine.engine import Engine
 from qkv.serving.engine.jobs import alone
 
+TEXTS = ["the cat is", "a", "the dog is 3 years old and the cat", "cat " * 9]
+
+OPTIONS: list[dict[str, Any]] = [
+    {"max_new_tokens": 12},
+    {"max_new_tokens": 9, "temperature": 0.9, "seed": 3},
+    {"max_new_tokens": 15, "top_p": 0.8, "seed": 5, "repetition_penalty": 1.3},
+    {"max_new_tokens": 7, "no_repeat_ngram_size": 2, "min_new_tokens": 3},
+]
+
 
 class Asked:
     """A request, and what was told about it."""

@@ -26,12 +26,16 @@ Train = Callable[..., Run]
 def examples(run: Run, count: int = 12) -> list[dict[str, Any]]:
     """Some of a run's test examples."""
     assert run.recipe is not None
-    return [one for one, _ in zip(run.recipe.data.examples("test"), range(count), strict=False)]
+    found = [one for one, _ in zip(run.recipe.data.examples("test"), range(count), strict=False)]
+    assert found
+    return found
 
 
 def samples(run: Run, count: int = 12) -> list[dict[str, Any]]:
     """The samples of an evaluation of these; pictures in their order."""
-    return evaluate_run(run, "test", max_examples=count).samples
+    found = evaluate_run(run, "test", max_examples=count).samples
+    assert found
+    return found
 
 
 def evaluated(run: Run) -> dict[str, dict[str, Any]]:

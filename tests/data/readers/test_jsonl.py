@@ -73,6 +73,12 @@ def test_words_with_a_tag_for_each(tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError, match=f"line {i + 1}: .*{said}"):
             table[i]
-    for wrong in ({"word": "tokens"}, {"word": "a", "tag": "b", "messages": "c"}):
-        with pytest.raises(ValueError, match="give "):
+    for wrong, said in (
+        ({"word": "tokens"}, "give both word and tag"),
+        (
+            {"word": "a", "tag": "b", "messages": "c"},
+            "give word and tag, or prompt and answer, or messages, not several",
+        ),
+    ):
+        with pytest.raises(ValueError, match=said):
             JsonLines.from_dict(wrong)

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 import qkv
+from qkv.io.directories.run_config import read_config
 from qkv.runs.inference.run import load
 
 
-def test_what_is_no_run(tmp_path: Path) -> None:
+def test_paths_that_hold_no_run_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="there is no run directory"):
         load(tmp_path / "none")
     with pytest.raises(
@@ -28,8 +29,6 @@ def test_what_is_no_run(tmp_path: Path) -> None:
 
 
 def test_a_part_that_nobody_has_defined_here_is_told_with_what_to_do(tmp_path: Path) -> None:
-    from qkv.io.directories.run_config import read_config
-
     spec = qkv.preset("gpt2", vocab_size=7, d_model=8, n_layers=1, n_heads=2).to_dict()
     spec["decoder"]["norm"] = {"kind": "half-test"}
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "qkv", "task": "continue", "qkv": spec}))

@@ -11,13 +11,13 @@ from qkv.io.directories.spec import origin_of, spec_of, weights_of
 from qkv.runs.inference.run import load
 
 
-def test_a_run_and_the_model_of_the_package(trained_lm: Path) -> None:
+def test_the_spec_the_weights_and_the_origin_are_those_of_the_directory(trained_lm: Path) -> None:
     assert spec_of(str(trained_lm)) == load(trained_lm, device="cpu").model.spec
     assert weights_of(str(trained_lm)) is None and origin_of(str(trained_lm)) is None
     assert weights_of("small-english") == "int8"
 
 
-def test_without_a_configuration_there_is_no_model(trained_lm: Path, tmp_path: Path) -> None:
+def test_a_directory_without_a_configuration_is_refused(trained_lm: Path, tmp_path: Path) -> None:
     shutil.copytree(trained_lm, tmp_path / "run")
     (tmp_path / "run" / "config.json").unlink()
     with pytest.raises(ValueError, match=r"there is no model in .*: it has no config\.json"):

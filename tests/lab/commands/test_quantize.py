@@ -12,7 +12,7 @@ from qkv.cli import main
 from qkv.nn.layers.quantized import QuantizedMatrix
 
 
-def test_by_the_command_line(trained_lm: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_other_commands_read_a_quantized_run(trained_lm: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     run = tmp_path / "lm"
     shutil.copytree(trained_lm, run)
     assert main(["quantize", str(run), "--weights", "int8", "--embeddings", "--head"]) == 0

@@ -9,19 +9,13 @@ from typing import Any
 
 import optuna
 import pytest
+from tunings import SPACE, load
 
 from qkv.lab.tune import study as module
-from qkv.lab.tune.storage import NAME
 from qkv.lab.tune.study import tune
 from qkv.lab.tune.trial import TrialResult
 from qkv.lab.tune.tuning import Tuning
 from qkv.runs.recipes.recipe import Recipe
-
-SPACE = ["training.optimizer.lr=1e-4..1e-2,log", "n_heads=1,2"]
-
-
-def load(path: Path) -> optuna.Study:
-    return optuna.load_study(study_name=NAME, storage=f"sqlite:///{path / 'study.db'}")
 
 
 def test_trials_are_trained_and_reported(pairs: list[str], tmp_path: Path) -> None:

@@ -6,16 +6,10 @@ from pathlib import Path
 
 import optuna
 import pytest
+from tunings import SPACE, load
 
-from qkv.lab.tune.storage import NAME
 from qkv.lab.tune.study import tune
 from qkv.lab.tune.tuning import Tuning
-
-SPACE = ["training.optimizer.lr=1e-4..1e-2,log", "n_heads=1,2"]
-
-
-def load(path: Path) -> optuna.Study:
-    return optuna.load_study(study_name=NAME, storage=f"sqlite:///{path / 'study.db'}")
 
 
 def test_poor_trials_are_pruned(pairs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

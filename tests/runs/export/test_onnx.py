@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from onnx_loop import continued, run, session, translated
+from onnx_models import PROMPTS, of_preset
 
 import qkv
 from qkv.cli import main
@@ -19,13 +20,7 @@ from qkv.generation.sampling import Temperature, TopK, Uniforms, draw, row_seed
 from qkv.runs.export import onnx
 from qkv.runs.inference.run import Run
 
-SIZES: dict[str, Any] = {"d_model": 32, "n_layers": 2, "n_heads": 4, "vocab_size": 60}
 PAGE = Path(__file__).parents[3] / "docs" / "export.md"
-PROMPTS = [[7, 3, 11, 40, 2], [5, 9], [1, 2, 3, 4]]
-
-
-def built(name: str, **sizes: Any) -> Any:
-    return qkv.build(qkv.preset(name, **{**SIZES, **sizes}), seed=5).eval()
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +85,7 @@ def test_names_and_files_are_optimums(lm: tuple[Run, Path]) -> None:
 
 @pytest.mark.slow
 def test_int8_is_smaller_and_says_its_error(tmp_path: Path) -> None:
-    model = built("gpt2", max_positions=32, d_model=128)
+    model = of_preset("gpt2", max_positions=32, d_model=128)
     exported = onnx.to_onnx(Run(model, None), tmp_path / "int8", int8=True)
     assert exported.float_size is not None and exported.float_error is not None
     assert exported.size < 0.35 * exported.float_size  # a quarter of the weights, and the graph
@@ -109,7 +104,7 @@ def _loaded(folder: Path) -> Any:
 @pytest.mark.slow
 def test_large_weights_stand_beside_the_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnx, "LIMIT", 1000)
-    model = built("gpt2", max_positions=32, d_model=128)
+    model = of_preset("gpt2", max_positions=32, d_model=128)
     onnx.to_onnx(Run(model, None), tmp_path / "out")
     assert (tmp_path / "out" / "model.onnx.data").stat().st_size > (tmp_path / "out" / "model.onnx").stat().st_size
     wanted = [row[0] for row in generate(model, PROMPTS, max_new_tokens=4).sequences]
@@ -130,7 +125,7 @@ DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("name", DECODERS)
 def test_exported_decoders_generate_the_same_tokens(name: str, tmp_path: Path) -> None:
     preset, sizes = DECODERS[name]
-    model = built(preset, **sizes)
+    model = of_preset(preset, **sizes)
     assert onnx.to_onnx(Run(model, None), tmp_path / "out").error < 1e-4
     wanted = [row[0] for row in generate(model, PROMPTS, max_new_tokens=12).sequences]
     assert continued(tmp_path / "out", PROMPTS, 12) == wanted
@@ -139,7 +134,7 @@ def test_exported_decoders_generate_the_same_tokens(name: str, tmp_path: Path) -
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["t5-small", "opus-mt", "transformer"])
 def test_exported_encoder_decoders_generate_the_same_tokens(name: str, tmp_path: Path) -> None:
-    model = built(name, d_ff=48, **({"d_head": 8} if name == "t5-small" else {}))
+    model = of_preset(name, d_ff=48, **({"d_head": 8} if name == "t5-small" else {}))
     exported = onnx.to_onnx(Run(model, None), tmp_path / "out")
     assert exported.graphs == ("encoder_model", "decoder_model", "decoder_with_past_model") and exported.error < 1e-4
     source, mask = torch.randint(60, (2, 7)), torch.ones(2, 7, dtype=torch.int64)
@@ -162,7 +157,7 @@ HEADS = {
 @pytest.mark.parametrize("name", HEADS)
 def test_exported_encoders_give_the_same_outputs(name: str, tmp_path: Path) -> None:
     head, names = HEADS[name]
-    spec = built("bert-base", d_ff=48, max_positions=32).spec.replace(head=head, classification_head=None)
+    spec = of_preset("bert-base", d_ff=48, max_positions=32).spec.replace(head=head, classification_head=None)
     model = qkv.build(spec, seed=5).eval()
     assert onnx.to_onnx(Run(model, None), tmp_path / "out").error < 1e-4
     ids, mask = torch.randint(60, (3, 6)), (torch.arange(6) < torch.tensor([[6], [2], [4]])).long()

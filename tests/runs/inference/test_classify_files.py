@@ -9,7 +9,7 @@ from short_runs import PICTURES, Train, clip, examples, picture, samples, wave
 
 
 @pytest.mark.parametrize("name", ["vit", "speech", "video"])
-def test_classes_of_files(short_run: Train, tmp_path: Path, name: str) -> None:
+def test_classes_of_files_match_the_evaluation(short_run: Train, tmp_path: Path, name: str) -> None:
     run = short_run(name, *(() if name == "vit" else PICTURES))
     assert run.recipe is not None
     told = [one["output"] for one in samples(run)]

@@ -138,7 +138,10 @@ def test_answers_are_the_best_spans_of_their_scores(tmp_path: Path) -> None:
     assert run.predict([long])[0].value.answer in long
 
 
-def test_answers_of_an_encoder_decoder(tmp_path: Path) -> None:
+BART = {"layers": 2, "attention_heads": 2, "ffn_dim": 32}
+
+
+def test_answers_of_an_encoder_decoder_match_transformers(tmp_path: Path) -> None:
     """BART's decoder reads the question and the text too, after its starting token."""
     of_hub(tmp_path, "BertForQuestionAnswering")  # for its tokenizer
     usual = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "decoder_start_token_id": 3}
@@ -166,7 +169,7 @@ def test_answers_of_an_encoder_decoder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["MBartTokenizer", "MBart50Tokenizer"])
-def test_classes_of_an_encoder_decoder_of_many_languages(tmp_path: Path, name: str) -> None:
+def test_classes_of_an_encoder_decoder_of_many_languages_match_transformers(tmp_path: Path, name: str) -> None:
     """mBART's decoder starts from the last token of the text, and the state at `</s>` is classified."""
     letters = [(character, -3.0) for character in "abcdefgh"]
     pieces = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -2.0), *letters]
@@ -187,9 +190,6 @@ def test_classes_of_an_encoder_decoder_of_many_languages(tmp_path: Path, name: s
         with torch.no_grad():
             wanted = theirs(**tokenizer(text, return_tensors="pt")).logits[0].softmax(-1).tolist()
         assert [one.probabilities[f"LABEL_{i}"] for i in range(3)] == pytest.approx(wanted, abs=1e-5)
-
-
-BART = {"layers": 2, "attention_heads": 2, "ffn_dim": 32}
 
 
 @pytest.mark.parametrize("family", ["Longformer", "BigBird"])

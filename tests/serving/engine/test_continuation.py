@@ -5,20 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from served_runs import Asked
+from served_runs import OPTIONS, TEXTS, Asked
 
 from qkv.runs.inference.run import Run
 from qkv.serving.engine.decoder import Decoder
 from qkv.serving.engine.engine import Engine
-
-TEXTS = ["the cat is", "a", "the dog is 3 years old and the cat", "cat " * 9]
-
-OPTIONS: list[dict[str, Any]] = [
-    {"max_new_tokens": 12},
-    {"max_new_tokens": 9, "temperature": 0.9, "seed": 3},
-    {"max_new_tokens": 15, "top_p": 0.8, "seed": 5, "repetition_penalty": 1.3},
-    {"max_new_tokens": 7, "no_repeat_ngram_size": 2, "min_new_tokens": 3},
-]
 
 
 def test_log_probabilities_do_not_depend_on_what_runs_beside(engine: tuple[Engine, Decoder]) -> None:
@@ -34,7 +25,7 @@ def test_log_probabilities_do_not_depend_on_what_runs_beside(engine: tuple[Engin
         one.texts()
 
 
-def test_samples_of_one_prompt(run: Run, engine: tuple[Engine, Decoder]) -> None:
+def test_samples_of_one_prompt_are_those_of_generate(run: Run, engine: tuple[Engine, Decoder]) -> None:
     options: dict[str, Any] = {"num_samples": 3, "temperature": 1.0, "seed": 4, "max_new_tokens": 8}
     assert Asked(*engine, TEXTS[0], **options).texts() == run.generate(TEXTS[0], **options)
 

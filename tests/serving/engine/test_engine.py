@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from served_runs import Asked, settle
+from served_runs import OPTIONS, TEXTS, Asked, settle
 
 from qkv.runs.inference.run import Run
 from qkv.serving.engine.decoder import Decoder
 from qkv.serving.engine.engine import Busy, Engine
 from qkv.serving.engine.jobs import alone
-
-TEXTS = ["the cat is", "a", "the dog is 3 years old and the cat", "cat " * 9]
-OPTIONS: list[dict[str, Any]] = [
-    {"max_new_tokens": 12},
-    {"max_new_tokens": 9, "temperature": 0.9, "seed": 3},
-    {"max_new_tokens": 15, "top_p": 0.8, "seed": 5, "repetition_penalty": 1.3},
-    {"max_new_tokens": 7, "no_repeat_ngram_size": 2, "min_new_tokens": 3},
-]
 
 
 def test_a_request_gets_what_generate_gives_whatever_runs_beside_it(run: Run, engine: tuple[Engine, Decoder]) -> None:

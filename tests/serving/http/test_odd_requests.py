@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import logging
 import random
@@ -140,7 +141,7 @@ def check(client: TestClient, path: str, content: bytes, kind: str = "applicatio
 @pytest.mark.parametrize(
     "path", [path for path, about in OPERATIONS.items() if about.fields and path.startswith("/v1/")]
 )
-def test_odd_values(path: str, client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
+def test_odd_values_are_answered(path: str, client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR, "qkv")
     about, found = OPERATIONS[path], client.get("/v1/models").json()["data"]
     models = [one["id"] for one in found if path in one["endpoints"] and not one["reads_files"]]
@@ -192,9 +193,11 @@ def rubbish() -> dict[str, list[bytes]]:
 
 
 @pytest.mark.parametrize("kind", rubbish())
-def test_rubbish_as_files(kind: str, client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
+def test_rubbish_in_files_is_answered(kind: str, client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR, "qkv")
-    for one in client.get("/v1/models").json()["data"]:
-        for content in rubbish()[kind] if "/v1/predict" in one["endpoints"] else ():
-            check(client, "/v1/predict", content, kind, params={"model": one["id"]})
+    found = client.get("/v1/models").json()["data"]
+    models = [one["id"] for one in found if "/v1/predict" in one["endpoints"]]
+    assert models
+    for model, content in itertools.product(models, rubbish()[kind]):
+        check(client, "/v1/predict", content, kind, params={"model": model})
     assert not caplog.records, caplog.text

@@ -9,7 +9,7 @@ from qkv.runs.inference.chat import chat
 from qkv.runs.inference.run import Run
 
 
-def test_responses_by_openais_client(client: TestClient, runs: dict[str, Run]) -> None:
+def test_openais_client_gets_the_replies_of_the_chat(client: TestClient, runs: dict[str, Run]) -> None:
     openai = pytest.importorskip("openai")
     run = runs["chat"]
     asked = openai.OpenAI(base_url="http://127.0.0.1/v1", api_key="none", http_client=client, max_retries=0).responses
@@ -24,6 +24,10 @@ def test_responses_by_openais_client(client: TestClient, runs: dict[str, Run]) -
     assert "".join(e.delta for e in events if e.type == "response.output_text.delta") == found.output_text
     assert events[0].type == "response.created" and events[-1].response.output_text == found.output_text
     assert [event.sequence_number for event in events] == list(range(len(events)))
-    for wrong in ({"previous_response_id": "x"}, {"input": [{"type": "image"}]}, {"tools": [{"type": "web_search"}]}):
-        with pytest.raises(openai.BadRequestError):
+    for wrong, said in (
+        ({"previous_response_id": "x"}, "previous_response_id"),
+        ({"input": [{"type": "image"}]}, "image"),
+        ({"tools": [{"type": "web_search"}]}, "tools are served by /v1/chat/completions"),
+    ):
+        with pytest.raises(openai.BadRequestError, match=said):
             asked.create(**{"model": run.title, "input": "a"} | wrong)

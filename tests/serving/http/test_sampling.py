@@ -9,7 +9,9 @@ from starlette.testclient import TestClient
 from qkv.runs.inference.run import Run
 
 
-def test_outputs_in_a_given_form(client: TestClient, runs: dict[str, Run]) -> None:
+def test_outputs_follow_a_json_schema_and_impossible_forms_are_refused(
+    client: TestClient, runs: dict[str, Run]
+) -> None:
     schema = {
         "type": "object",
         "properties": {"n": {"type": "integer", "minimum": 0, "maximum": 99}},

@@ -11,7 +11,7 @@ import qkv
 from qkv.nn.layers.quantized import quantized
 
 
-def test_calibration_data(trained: Path, trained_lm: Path, tmp_path: Path):
+def test_a_split_a_file_and_texts_calibrate_and_other_data_are_refused(trained: Path, trained_lm: Path, tmp_path: Path):
     run, text = qkv.load(trained_lm, "cpu"), tmp_path / "text.txt"
     text.write_text("the dog is 7 years old and the cat is 3 " * 20)
     for data in ("validation", str(text), ["the dog is 7 years old"]):

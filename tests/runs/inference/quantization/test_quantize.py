@@ -33,7 +33,7 @@ def test_experts_with_few_tokens_are_reported(
     assert "Experts that were rounded" in page and "decoder.blocks.0.feedforward.down" in page
 
 
-def test_matrices_that_a_family_joins_or_transposes(tmp_path: Path):
+def test_matrices_that_a_family_joins_are_saved_for_the_hub_and_transposed_ones_are_not(tmp_path: Path):
     ids = torch.tensor([[5, 6, 7, 8]])
     joined = of("phi-3-mini", words(), "continue", max_positions=32, d_model=32, d_ff=64).quantize(
         "int4", group_size=16

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ def test_a_short_sound_is_read_once_and_not_beyond_its_end(pair: tuple[Any, qkv.
     assert len(twice) == 2 and twice[0].language == "ja" and twice[0].language_probability is None
 
 
-def test_one_sentence_says_what_is_wrong(pair: tuple[Any, qkv.Run], tmp_path: Path) -> None:
+def test_one_sentence_says_what_is_wrong(pair: tuple[Any, qkv.Run]) -> None:
     run, wave = pair[1], noise(0.2)
     for options, message in (
         ({"language": "klingon"}, "no language 'klingon'; there is: de, en, ja"),

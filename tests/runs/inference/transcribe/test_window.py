@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import torch
 from tests.helpers.whispering import ALWAYS, long_form, noise
 
@@ -13,9 +12,7 @@ from qkv.runs.inference.transcribe import Thresholds
 from qkv.runs.inference.transcribe.window import HeardWindow, compression
 
 
-def test_texts_that_are_not_trusted_are_decoded_again(
-    pair: tuple[Any, qkv.Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_texts_that_are_not_trusted_are_decoded_again(pair: tuple[Any, qkv.Run]) -> None:
     _, run = pair
     long = long_form(run)
     window = HeardWindow(run, long.codes, long.listening.features(noise(1)))

@@ -272,7 +272,7 @@ def test_the_recipe_and_its_settings(make: Callable[[Path], Path], tmp_path: Pat
 def test_suffixes_mean_the_same_in_any_case(make: Callable[[Path], Path], tmp_path: Path) -> None:
     path = make(tmp_path)
     if path.is_dir():
-        return
+        pytest.skip("folders have no suffix")
     kept = [found_in(path)]
     for loud in (path.with_name(path.name.upper()), path.with_name(f"{path.stem}{path.suffix.title()}")):
         path.rename(loud)
@@ -365,7 +365,7 @@ def test_what_is_guessed_trains(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     recipe, *settings = shlex.split(guess(make(tmp_path)).command())[2:]
-    reads_text = recipe not in ("vit", "segment", "detect", "speech", "forecast", "music")
+    reads_text = recipe not in ("vit", "segment", "detect", "speech", "video", "forecast", "music")
     small = [*SMALL, *(["tokenizer.vocab_size=300"] if reads_text else [])]
     status = main(["train", recipe, *settings, *small, "--out", str(tmp_path / "run")])
     assert status == 0, capsys.readouterr().err

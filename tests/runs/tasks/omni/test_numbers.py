@@ -10,7 +10,7 @@ from qkv.data.media.mel_spectrogram import log_mel
 from qkv.runs.tasks.omni.numbers import PictureNumbers, SeriesNumbers, SoundNumbers
 
 
-def test_numbers_of_media() -> None:
+def test_media_become_normalized_numbers_of_the_models_size() -> None:
     pixels = np.arange(64, dtype=np.uint8).reshape(1, 8, 8)
     picture = PictureNumbers(size=(8, 8), mean=(0.5,), std=(0.25,))
     np.testing.assert_allclose(picture(pixels), (pixels / 255 - 0.5) / 0.25, rtol=1e-5)

@@ -1,4 +1,4 @@
-"""Precision and recall of replaced tokens, counted by hand, beside scikit-learn's."""
+"""Precision and recall of replaced tokens, counted by hand."""
 
 from __future__ import annotations
 

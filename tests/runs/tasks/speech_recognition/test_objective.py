@@ -7,13 +7,12 @@ import torch
 from torch import nn
 
 from qkv.core.batch import IGNORE, Batch
+from qkv.nn.layers.losses import LossSums
 from qkv.runs.tasks.speech_recognition.objective import CTCObjective
 
 
 class Sums(nn.Module):
     def forward(self, ids: torch.Tensor, labels: torch.Tensor) -> object:
-        from qkv.nn.layers.losses import LossSums
-
         lengths = (labels != IGNORE).sum(1)
         frames = torch.full((len(ids),), ids.shape[1])
         loss = nn.functional.ctc_loss(
