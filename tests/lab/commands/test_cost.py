@@ -148,20 +148,33 @@ def test_parameters_are_written_as_in_papers(capsys: pytest.CaptureFixture[str])
     assert re.search(r"gpt2 +124M +124M +257M +249MB", printed)
 
 
-@pytest.mark.slow
-def test_a_model_in_a_directory_without_a_recipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def saved(folder: Path) -> tuple[str, str]:
+    """A directory of the Hub, and its number of parameters as it is printed."""
     spec = qkv.preset("gpt2", n_layers=1, d_model=32, n_heads=2, vocab_size=300, max_positions=64)
-    qkv.build(spec).save(tmp_path / "hub", to="hub")
-    weights, folder = f"{spec.n_parameters:,}", str(tmp_path / "hub")
-    for command in (["cost", folder], ["cost", "fit", folder, "--for", "decoding"]):
-        assert main(command) == 0, command
-        assert weights in capsys.readouterr().out, command
+    return str(qkv.build(spec).save(folder, to="hub")), f"{spec.n_parameters:,}"
+
+
+def test_a_model_in_a_directory_without_a_recipe_takes_no_settings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, weights = saved(tmp_path / "hub")
+    assert main(["cost", "fit", folder, "--for", "decoding"]) == 0
+    assert weights in capsys.readouterr().out
+    assert main(["cost", folder, "n_layers=2"]) == 2
+    assert "is a model without a recipe; leave out 'n_layers=2'" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_every_command_of_costs_reads_a_directory_without_a_recipe(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, weights = saved(tmp_path / "hub")
+    assert main(["cost", folder]) == 0
+    assert weights in capsys.readouterr().out
     assert main(["cost", "fit", folder, "--adapter", "lora", "--for", "training", "--rows", "2", "--length", "16"]) == 0
     assert "LoRA of rank 8 over frozen fp32 weights fits" in capsys.readouterr().out
     assert main(["cost", "compare", folder, "gpt2", "--length", "64"]) == 0
     assert "hub" in capsys.readouterr().out
-    assert main(["cost", folder, "n_layers=2"]) == 2
-    assert "is a model without a recipe; leave out 'n_layers=2'" in capsys.readouterr().err
 
 
 def test_averages_over_two_stacks_are_called_averages(capsys: pytest.CaptureFixture[str]) -> None:
