@@ -46,7 +46,7 @@ def app(
     models_dir:           a folder whose subdirectories may be loaded, by name, besides the runs themselves.
     load:                 the function that loads such a directory; by default `qkv.load` on the CPU.
 
-    Raises ValueError for two runs of one name, and for `models_dir` or `load` without `admin_keys`.
+    Raises ValueError for two runs with the same name, and for `models_dir` or `load` without `admin_keys`.
     """
     several = [runs] if isinstance(runs, _Run) else list(runs)
     if admin_keys is None and (models_dir is not None or load is not None):

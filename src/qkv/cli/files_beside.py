@@ -1,4 +1,4 @@
-"""Files of `--image`, `--sound` and `--video`, which take the places of `<image>`, `<sound>` and `<video>` in texts."""
+"""The files that `--image`, `--sound` and `--video` name. They replace `<image>`, `<sound>` and `<video>` in texts."""
 
 from __future__ import annotations
 

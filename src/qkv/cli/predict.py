@@ -149,7 +149,7 @@ def predict(
 
 
 def _about(files: FilesBeside, questions: list[str] | None) -> list[str]:
-    """Return the inputs of a run that reads files: files alone, or questions about one picture or about one picture each.
+    """Return the inputs of a run that reads files: files alone, or questions, all about one picture or each about another.
     Files without a question get a text that consists of their placeholder.
 
     Raises ValueError for files of a kind that the run doesn't read.

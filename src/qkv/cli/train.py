@@ -216,7 +216,7 @@ def _trained(
 
 
 def _draw_ahead(recipe: str, settings: Sequence[str]) -> None:
-    """Start to draw the texts for the tokenizer of a recipe that comes with qkv, before PyTorch is imported."""
+    """Start drawing the tokenizer's training texts for a recipe that comes with qkv, before PyTorch is imported."""
     from ..runs.recipes.packaged import packaged
 
     if recipe not in packaged():
@@ -226,7 +226,7 @@ def _draw_ahead(recipe: str, settings: Sequence[str]) -> None:
     from ..data.source import Source
     from ..runs.recipes import overrides
 
-    with warnings.catch_warnings(), suppress(ValueError, OSError):  # which `Recipe.load` will say
+    with warnings.catch_warnings(), suppress(ValueError, OSError):  # `Recipe.load` will report them
         warnings.simplefilter("ignore")
         tree = overrides.apply(yamls.load(packaged()[recipe], name=recipe), settings)
         if isinstance(tree.get("data"), dict):

@@ -333,7 +333,7 @@ def nearest(given: str, known: Iterable[str], unlisted: Iterable[str] = ()) -> s
 
 
 def _in_ours(fields: Mapping[str, Any], cls: type[Spec]) -> dict[str, Any]:
-    """Fields by qkv's names. Raises ValueError if one is given by two names."""
+    """Return the fields by qkv's names. Raises ValueError if a field is given by two names."""
     from .synonyms import fields_in_ours
 
     return fields_in_ours(fields, cls)

@@ -190,7 +190,7 @@ def test_difficult_objects_of_voc_are_no_targets(tmp_path: Path) -> None:
         ),
         (
             {"images": [{"id": n, "file_name": "5.jpg"} for n in (5, 9)]},
-            r"images\.1 has the file_name '5\.jpg' of an image",
+            r"images\.1 repeats the file_name '5\.jpg'",
         ),
         (
             {"annotations": [{"image_id": 6, "category_id": 3, "bbox": [1, 2, 3, 4]}]},

@@ -73,5 +73,5 @@ def test_a_column_that_the_training_data_lack_is_scaled_by_its_own(tmp_path: Pat
     np.testing.assert_allclose(history[:, 1], (values[:4, 1] - wind.mean()) / wind.std(), rtol=1e-4)
     (note, *_) = notes_on_other(new, new.replace({"path": "gone.csv"}), "validation", task)
     assert "the rows of the validation split" in note and "and wind, which these lack, by" in note
-    with pytest.raises(ValueError, match="the data have a column 'wind', and the run knows the scale of load"):
+    with pytest.raises(ValueError, match="the data have a column 'wind', and the run knows only the scale of load"):
         as_trained(new, task.replace({"normalized": False}))

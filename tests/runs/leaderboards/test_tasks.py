@@ -108,7 +108,7 @@ def test_options_of_outputs_take_the_place_of_the_tasks(tmp_path: Path, monkeypa
     assert mine == [
         one["resps"][0][0] for one in sorted(report["samples"]["own_outputs"], key=lambda one: one["doc_id"])
     ]
-    assert found.notes == ["options of outputs have no effect on own_choices, which compare likelihoods"]
+    assert found.notes == ["generation options have no effect on own_choices, which compare likelihoods"]
 
 
 @pytest.mark.parametrize(

@@ -262,7 +262,7 @@ class Cells:
             yield f"{short}; rows that lack a needed cell are skipped"
 
     def short_rows(self, names: Sequence[str]) -> str | None:
-        """A note on rows with fewer cells than there are columns."""
+        """Return a note on rows with fewer cells than columns."""
         width, begin, stop = self.columns(names), int(bool(names)), min(len(self), INSPECTED)
         sizes = {i: len(row) for i, row in zip(range(begin, stop), self._tolerated(begin, stop), strict=True) if row}
         if short := [i for i, size in sizes.items() if size < width]:

@@ -103,7 +103,7 @@ class _VocFiles:
             raise ValueError(f"{brief(path)} has no file Annotations/….xml; give a folder or .tar in VOC's format")
 
     def _add(self, files: dict[str, T], parts: PurePosixPath, content: T) -> None:
-        """Add a file by its name without suffix. Raises ValueError if there is another of this name."""
+        """Add a file by its name without suffix. Raises ValueError if another file has the same name."""
         if parts.stem in files:
             raise ValueError(
                 f"{brief(self._path)} has two files {parts.parent.name}/{parts.stem}, one of them {brief(str(parts))}; give "
@@ -133,7 +133,7 @@ class _VocFiles:
 
 
 def _listed(text: str) -> list[str]:
-    """The names in a list of images. In the list of one class, each is followed by 1, 0 or -1."""
+    """Read the names in a list of images. In a list for one class, each name is followed by 1, 0 or -1."""
     lines = [line.split() for line in text.splitlines()]
     if lines and all(len(words) == 2 and words[1] in ("1", "0", "-1") for words in lines if words):
         return [words[0] for words in lines if words]
@@ -296,8 +296,8 @@ def _coco(
     for number, image in enumerate(content["images"]):
         if image["file_name"] in files:
             raise ValueError(
-                f"{brief(path)}: images.{number} has the file_name {brief(image['file_name'])} of an image before it, which "
-                "would divide its objects; give its annotations the id of the first, and remove the second"
+                f"{brief(path)}: images.{number} repeats the file_name {brief(image['file_name'])}, which would "
+                "divide the objects of the picture; give its annotations the id of the first, and remove the second"
             )
         files.add(image["file_name"])
     names = _by_id(content["categories"], f"{str(path)!r}: categories")

@@ -19,7 +19,7 @@ TOKENIZERS = (
 )
 # fmt: on
 RUNS = "runs"  # where `qkv train` puts runs: no owner on the Hub
-ADAPTER_CONFIG = "adapter_config.json"  # of PEFT
+ADAPTER_CONFIG = "adapter_config.json"  # PEFT's
 SHIPPED = Path(__file__).with_name("shipped")
 SMALL_ENGLISH = "small-english"  # the model that comes with the package
 

@@ -124,7 +124,7 @@ class Sides:
         value = config[self.key]
         sides = (value, value) if isinstance(value, int) else tuple(value)
         if self.square and len(set(sides)) != 1:
-            raise ValueError(f"{self.key}={brief(value)} is not built here; what is, is a square, one number")
+            raise ValueError(f"{self.key}={brief(value)} is not built here; only a square is, as one number")
         return sides
 
     def write(self, value: Size, sizes: Mapping[str, Any]) -> dict[str, Any]:

@@ -290,7 +290,7 @@ class Family(Generic[S]):
 
 
 def _first_of(config: Config) -> str:
-    """The class that a configuration names, if it names one."""
+    """Return the class that a configuration names; None if it names none."""
     named = config.get("architectures")
     return str(named[0]) if isinstance(named, list) and named else ""
 
@@ -356,7 +356,7 @@ def _differing(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[An
 
 
 def _agrees(bare: ModelSpec, wanted: dict[str, Any]) -> bool:
-    """Return whether all values of a spec are the wanted ones, apart from its head. Stops at the first difference."""
+    """Return whether all values of a spec, except its head, equal the wanted values. Stops at the first difference."""
     leaves = _leaves(bare, bare.d_model, BESIDE | {"head"})
     return all(path in wanted and wanted[path] == value for path, value in leaves)
 

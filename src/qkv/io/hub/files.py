@@ -84,7 +84,7 @@ class Safetensors:
         return self.stored[name].dtype
 
     def is_checked(self, name: str) -> bool:
-        """Whether `read` compares a tensor with its checksum, and so looks at all of it."""
+        """Whether `read` compares a tensor with its checksum, and therefore reads all of it."""
         return name in self.checksums[self.stored[name].path]
 
     def read(self, name: str) -> Tensor:

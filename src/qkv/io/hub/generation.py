@@ -117,7 +117,7 @@ class Ids:
         return settings.replace(bounds) if bounds else settings
 
     def unbounded(self, settings: Generation) -> Generation:
-        """Settings from a file that names all of them; bounds of whole sequences leave the bounds of new tokens unset."""
+        """Return the settings from a complete file. Bounds of whole sequences leave the bounds of new tokens unset."""
         names = {name for name, bound in zip(("max_new_tokens", "min_new_tokens"), self.whole, strict=True) if bound}
         return type(settings).from_dict({k: v for k, v in settings.to_dict().items() if k not in names})
 
@@ -228,7 +228,7 @@ def without_unknown(said: Config, vocab_size: int) -> tuple[dict[str, Any], dict
 
 
 def _lengths(generation: Config, is_encoder_decoder: bool) -> dict[str, int]:
-    """The bounds of new tokens. Bounds of an encoder–decoder's whole sequence count its start token too."""
+    """Return the bounds of new tokens. Bounds of an encoder–decoder's whole sequence also count its start token."""
     bounds: dict[str, int] = {}
     for new, whole, least in (("max_new_tokens", "max_length", 1), ("min_new_tokens", "min_length", 0)):
         if generation.get(new) is not None:

@@ -21,7 +21,7 @@ class QkvConfig(transformers.PreTrainedConfig):
 
     model_type = MODEL_TYPE
 
-    auto_map: ClassVar[dict[str, str]] = {}  # TRL reads it; directories need no code of theirs
+    auto_map: ClassVar[dict[str, str]] = {}  # TRL reads this; directories contain no code
     qkv: dict[str, Any] | None = None
     seed: int = 0
 

@@ -26,8 +26,8 @@ def dropout(x: Tensor, p: float, training: bool = True, added: Tensor | None = N
     On CPUs the mask is a function of a seed, drawn from PyTorch's default generator, and of the place of an element
     (document, token, channel): see `DropoutMask`. It does not depend on threads, padding, packing, recomputation or the rank
     that has the element. The backward pass computes it again instead of storing it. Mixtures of experts and LSH attention
-    reorder tokens, so their masks depend on the batch and on the ranks. p is rounded to a multiple
-    of 2⁻¹⁶, and the scale uses the rounded p. On other devices, in compiled graphs and under `torch.func`, this is
+    reorder tokens, so their masks depend on the batch and on the ranks. p is rounded to a multiple of 2⁻¹⁶, and the scale
+    uses the rounded p. On other devices, in compiled graphs and under `torch.func`, this is
     `torch.nn.functional.dropout`, whose masks depend on all of these.
     """
     if not training or p == 0.0:

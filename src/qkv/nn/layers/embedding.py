@@ -58,7 +58,7 @@ class Input(Spec, role="embedding"):
 
     @property
     def further(self) -> int:
-        """The number of first layers whose outputs get vectors added. If not 0, the module returns (x, vectors)."""
+        """The number of layers, from the first, to whose outputs vectors are added. If not 0, returns (x, vectors)."""
         return 0
 
     def cost(self, d_model: int, vocab_size: int, tokens: int = 0) -> Cost:
@@ -160,7 +160,7 @@ class TokenEmbedding(InputModule, nn.Embedding):  # type: ignore[misc]  # both d
         self.project = Linear(own, d_model, bias=spec.projection_bias) if own != d_model else None
         self.projects_first = self.project is not None and spec.projects == "first"
 
-    def forward(  # nn.Embedding's is the call with ids alone
+    def forward(  # `nn.Embedding.forward` takes only ids
         self, ids: Int[Tensor, "B T"] | Float[Tensor, "B T W"], *added: Tensor | None
     ) -> Float[Tensor, "B T M"]:
         return self.finished(self.scaled(ids), *added) if added else self.rows(ids)

@@ -45,7 +45,7 @@ def as_trained(source: Source, task: Task | None) -> Source:
     names, new = source.values()[1], _new_columns(source, task)
     if new and not task.normalized:
         raise ValueError(
-            f"the data have a column {brief(new[0])}, and the run knows the scale of {_some(task.columns)} only; remove it"
+            f"the data have a column {brief(new[0])}, and the run knows only the scale of {_some(task.columns)}; remove it"
         )
     own = dict(zip(names, zip(*(one.tolist() for one in source.scaling()), strict=True), strict=True))
     known = dict(zip(task.columns, zip(task.center, task.spread, strict=True), strict=True))

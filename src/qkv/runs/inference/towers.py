@@ -81,11 +81,11 @@ def predict_by_towers(run: LoadedModel, lines: Sequence[str], **options: Any) ->
 
 
 def of_image(run: LoadedModel) -> LoadedModel:
-    """The tower of images as a separate model."""
+    """The image tower as a separate model."""
     return replace(run, model=cast(DualEncoderModel, run.model).image, tokenizer=None, task="read", recipe=None)
 
 
 def of_text(run: LoadedModel) -> LoadedModel:
-    """The tower of texts as a separate model."""
+    """The text tower as a separate model."""
     model = cast(DualEncoderModel, run.model).text
     return replace(run, model=model, task="read" if model.decoder is None else "continue", recipe=None)

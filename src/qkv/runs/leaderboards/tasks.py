@@ -147,7 +147,7 @@ def _by_harness(
     notes = []
     scored = [name for name, one in report["configs"].items() if one["output_type"] != GENERATES]
     if gen_kwargs and scored:
-        notes.append(f"options of outputs have no effect on {', '.join(scored)}, which compare likelihoods")
+        notes.append(f"generation options have no effect on {', '.join(scored)}, which compare likelihoods")
     if model.cut:
         notes.append(
             f"{counted(model.cut, 'context')} lost the beginning to fit into the model's {model.max_length} tokens"

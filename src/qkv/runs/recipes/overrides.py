@@ -141,7 +141,7 @@ def _place(path: list[str]) -> list[str]:
 
 def _put(node: Any, path: list[str], key: str, value: Any) -> dict[str, Any]:
     if isinstance(node, str):  # the short form, `schedule: cosine`
-        if key == "model.kind" and value != node:  # the name of a preset or a directory is no kind
+        if key == "model.kind" and value != node:  # the name of a preset or a directory isn't a kind
             raise ValueError(
                 f"model.kind={value} would replace model={node}; give one of them (another preset is model.preset=NAME)"
             )

@@ -232,7 +232,7 @@ class Engine:
             return 0
 
     def _fail(self, work: Work, error: Exception) -> None:
-        """End a request that could not begin. The answer tells a ValueError's message; other errors are only logged."""
+        """End a request that could not begin. The client gets a ValueError's message; other errors are only logged."""
         if isinstance(error, ValueError):
             work.give_up("refused", str(error))
             return

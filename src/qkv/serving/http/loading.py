@@ -63,7 +63,7 @@ def token_bytes(spec: ModelSpec, dtype: torch.dtype) -> int:
 
 
 def needed_bytes(models: Models, place: str | Path) -> int:
-    """Return an upper bound of a run's bytes: weights, prefix cache, and keys and values of all tokens in flight.
+    """Return an upper bound of a run's memory in bytes: weights, prefix cache, and keys and values of all tokens in flight.
 
     Raises ValueError if there is no run.
     """

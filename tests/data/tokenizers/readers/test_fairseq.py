@@ -145,7 +145,7 @@ def test_another_language_of_the_configuration(tmp_path: Path) -> None:
     assert tokenizer.with_template(["abc"])[0].ids[0] == tokenizer.id("__de__")
     tokenizer = Tokenizer.load(folder_of("nllb", tmp_path / "n", src_lang="deu_Latn", legacy_behaviour=True))
     assert tokenizer.with_template(["abc"])[0].ids[-2:] == [tokenizer.id("</s>"), tokenizer.id("deu_Latn")]
-    with pytest.raises(ValueError, match="it has no token of the language 'qq'; correct src_lang"):
+    with pytest.raises(ValueError, match="it has no token for the language 'qq'; correct src_lang"):
         Tokenizer.load(folder_of("mbart", tmp_path / "b", src_lang="qq"))
 
 

@@ -19,7 +19,7 @@ from .hub_families import CAMEMBERT, M2M_100, MBART, NLLB, TokenizerFamily
 from .vocab_files import read_vocab_json
 from .xlm_roberta_albert import FIRST
 
-VOCABULARY = "vocab.json"  # M2M-100's ids of pieces
+VOCABULARY = "vocab.json"  # the ids of M2M-100's pieces
 _CAMEMBERTS_FIRST = ("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED")  # its <s> and </s> are the model's
 
 _MBART = """
@@ -85,7 +85,7 @@ def _languages(family: TokenizerFamily, config: HubConfig) -> list[str]:
 
 
 def _numbered(model: SentencePiece, path: Path) -> list[Piece]:
-    """The model's pieces in the order of vocab.json."""
+    """Return the model's pieces in the order of vocab.json."""
     vocabulary = read_vocab_json(path)
     names = sorted(vocabulary, key=vocabulary.__getitem__)
     if [vocabulary[name] for name in names] != list(range(len(names))) or "<unk>" not in vocabulary:

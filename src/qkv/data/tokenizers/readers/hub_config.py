@@ -187,11 +187,11 @@ def put_template(
 
 
 def _language(raw: tokenizers.Tokenizer, code: Any) -> tuple[str, int]:
-    """The token of a language and its id. Raises ValueError if there is none."""
+    """Return the token of a language and its id. Raises ValueError if the language has none."""
     for name in (str(code), f"__{code}__"):
         if (i := raw.token_to_id(name)) is not None:
             return name, i
-    raise ValueError(f"it has no token of the language {brief(code)}; correct src_lang in its {CONFIG}")
+    raise ValueError(f"it has no token for the language {brief(code)}; correct src_lang in its {CONFIG}")
 
 
 def _token(value: Any, where: str, lstrip: bool = False) -> AddedToken:

@@ -61,7 +61,7 @@ class BlockSparseOptions(NamedTuple):
     of: WeightPlaces = EVERYWHERE
 
     def of_row(self, b: int) -> BlockSparseOptions:
-        """The options for row b of the batch alone."""
+        """Return the options for row b of the batch."""
         document, token, key_token = (None if x is None else x[b : b + 1] for x in self.of[:3])
         return self._replace(row=self.row + b, of=WeightPlaces(document, token, key_token, self.of.head))
 

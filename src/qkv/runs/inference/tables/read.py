@@ -138,7 +138,7 @@ def read_table(path: Path, run: LoadedModel, command: str, chosen: Sequence[str]
         notes = (
             *notes,
             *cells.odd(records.names, numbered),
-            *((f"{short_rows}; what they lack is empty",) if short_rows else ()),
+            *((f"{short_rows}; missing cells are empty",) if short_rows else ()),
         )
     folder = path.parent if reads_files(run) else None
     inputs = [_input(row, columns, folder, records.where(i)) for i, row in enumerate(rows)]

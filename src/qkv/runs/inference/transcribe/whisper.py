@@ -41,7 +41,7 @@ class LongForm:
         return Transcript(text, tuple(segments), duration, name, self.language, self.probability)
 
     def segments(self, features: Float[Tensor, "1 mels frames"], frames: int) -> Iterator[SpokenSegment]:
-        """The segments of a sound of this many frames; features may continue with silence."""
+        """Return the segments of a sound with this many frames. Features may continue with silence."""
         seek, size = 0, self.listening.window
         timestamps = self.settings.timestamps and self.codes.first is not None
         while seek < frames:

@@ -64,7 +64,7 @@ def lists_of_tags(path: Path, fields: Mapping[str, Sequence[Any]], count: int) -
         return None
     tags = min(found, key=lambda name: _TAGS.index(name) if name in _TAGS else len(_TAGS))
     kinds = {str(class_name(one)) for row in lists[tags] for one in row}
-    parquet = suffix_of(path) == SUFFIX  # which may know the names of tags that are numbers
+    parquet = suffix_of(path) == SUFFIX  # its schema may contain the names of numeric tags
     metric = ("training.metric=accuracy",) if scheme_of(kinds) == "plain" and not parquet else ()
     kind = f"data.kind={'parquet' if parquet else 'jsonl'}"
     settings = (kind, setting("data.path", path), setting("data.word", words), setting("data.tag", tags), *metric)
