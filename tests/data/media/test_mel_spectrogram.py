@@ -1,4 +1,4 @@
-"""Log-mel spectrograms: the ones of transformers, in both scales."""
+"""Log-mel spectrograms equal those of transformers, in both scales."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_too_short_a_sound_says_so() -> None:
 
 
 @pytest.mark.parametrize("mels", [80, 128])
-def test_features_are_whispers(mels: int) -> None:
+def test_features_match_transformers_whisper(mels: int) -> None:
     transformers = pytest.importorskip("transformers")
     theirs = transformers.WhisperFeatureExtractor(feature_size=mels, chunk_length=2)
     np.testing.assert_allclose(theirs.mel_filters.T, mel_filters(mels, 400, 16_000, "slaney"), atol=1e-8)

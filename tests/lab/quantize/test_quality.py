@@ -1,4 +1,4 @@
-"""How far outputs of quantized weights are from the original."""
+"""How far the outputs of quantized weights are from those of the original."""
 
 from __future__ import annotations
 

@@ -21,5 +21,5 @@ def test_json_pages_and_tables(tmp_path: Path) -> None:
     page = made.save(tmp_path / "page.html").read_text(encoding="utf-8")
     assert "A title" in page and "Of a test." in page and "//" not in page.replace("http://www.w3.org", "")
     assert made.table("scores") is table
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match="weights"):
         made.table("weights")

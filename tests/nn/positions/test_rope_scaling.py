@@ -69,7 +69,8 @@ def test_the_hubs_rates_and_magnitudes(case: dict[str, Any]) -> None:
 def test_interpolation_puts_a_longer_context_where_the_shorter_was() -> None:
     stretched = Rotary(scaling=LinearScaling(factor=4.0)).module(WIDTHS).tables(Layout.full(40))
     plain = Rotary().module(WIDTHS).tables(Layout.full(10))
-    for long, short in zip(stretched or (), plain or (), strict=True):
+    assert stretched and plain
+    for long, short in zip(stretched, plain, strict=True):
         torch.testing.assert_close(long[:, ::4], short)
 
 

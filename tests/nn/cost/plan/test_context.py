@@ -32,7 +32,9 @@ def layer(**changes: Any) -> Any:
         ({"apart": "whole"}, {"context": 4}, "whole"),
     ],
 )
-def test_a_layer_reaches_other_tokens_by(changes: dict[str, Any], layout: dict[str, Any], method: Method) -> None:
+def test_the_method_fits_the_layer_and_the_layout(
+    changes: dict[str, Any], layout: dict[str, Any], method: Method
+) -> None:
     assert method_of(layer(**changes), RankLayout(**layout)) == method
 
 

@@ -34,6 +34,7 @@ def seen(run: qkv.Run, text: TextWithFiles) -> InputView:
     made = joint_pass(run, text)
     with tap.record_attention() as requests:
         made.run()
+    assert made.spans
     every = [tap.weights(request)[0] for request in requests if request.name.startswith("decoder")]
     for span in made.spans:
         group = view.group(span.name)

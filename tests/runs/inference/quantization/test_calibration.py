@@ -1,4 +1,4 @@
-"""Texts and pictures that calibrate a quantization."""
+"""The data that calibrate a quantization."""
 
 from __future__ import annotations
 
