@@ -205,7 +205,7 @@ def test_a_tower_alone(family: str, cls: str, seed: int, tmp_path: Path) -> None
         ("clip", {"text_config": {"vocab_size": 9}}, "end=49407 is no token of the vocabulary of texts, which has 9"),
         ("clip", {"text_config": {"eos_token_id": [1, 2]}}, "eos_token_id .* is not built here"),
         ("clip", {"text_config": {"model_type": "bert"}}, "text_config is of the model type 'bert'"),
-        ("clip", {"vision_config": {"image_size": [8, 12]}}, "vision_config: image_size=.* is a square"),
+        ("clip", {"vision_config": {"image_size": [8, 12]}}, "vision_config: image_size=.*only a square is"),
         ("clip", {"vision_config": {"new": 1}}, "vision_config: the key 'new'"),
         ("siglip", {"vision_config": {"vision_use_head": False}}, "image has no head"),
         (
