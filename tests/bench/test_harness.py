@@ -54,10 +54,10 @@ def fewer(case: Case) -> Case:
     return replace(case, contenders=tuple(here[name] for name in kept))
 
 
-# What they do otherwise than `train` and `multi30k` is little, and takes many processes.
+# What they do otherwise than `train` is little, and takes many processes.
 SLOW = (
     *("rows", "shakespeare", "moe", "attention", "growth", "precision", "objectives", "optimizers", "cache"),
-    *("decode", "loading", "vit", "recurrent", "startup", "dropout", "families"),
+    *("decode", "loading", "vit", "recurrent", "startup", "dropout", "families", "multi30k"),
 )
 
 
@@ -226,6 +226,7 @@ def test_a_loss_begins_near_ln_v_and_falls() -> None:
     assert checks.not_learning({"rounds": [{"ms": 1.0, "values": {}}]}, 50) == "it told no loss"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_start")
 def test_a_contender_that_does_not_learn_is_left_out() -> None:
     options = {"shape": shapes.tiny(), "precision": "fp32"}

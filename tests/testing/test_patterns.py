@@ -47,7 +47,7 @@ class ByIndex(qkv.Pattern, kind="mutant-by-index"):
         qkv.causal() & (qkv.window(3) | qkv.sinks(2)),
         qkv.causal() & qkv.by_head(qkv.strided(3, "local"), qkv.fixed(3, 2, "far")),
         ~qkv.window(2) & qkv.causal(),
-        qkv.causal() & qkv.random_blocks(2, 2, heads=2),
+        pytest.param(qkv.causal() & qkv.random_blocks(2, 2, heads=2), marks=pytest.mark.slow),
     ],
     ids=str,
 )

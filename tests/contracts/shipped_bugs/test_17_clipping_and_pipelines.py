@@ -14,7 +14,7 @@ CLIPPED = ("training.clip_norm=0.05",)
     ("scale", "settings"),
     [
         pytest.param({"shard": 2, "zero": 2}, CLIPPED, marks=pytest.mark.slow),
-        ({"shard": 2, "zero": 3}, CLIPPED),
+        pytest.param({"shard": 2, "zero": 3}, CLIPPED, marks=pytest.mark.slow),
         ({"tensor": 2}, CLIPPED),
         ({"pipeline": 2}, (*CLIPPED, "training.accumulate=3")),
         pytest.param({"pipeline": 2}, ("training.accumulate=3",), marks=pytest.mark.slow),

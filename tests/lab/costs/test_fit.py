@@ -37,6 +37,7 @@ def test_levers_of_training_save_what_they_should() -> None:
     assert fits.tokens <= 64
 
 
+@pytest.mark.slow
 def test_levers_of_decoding_save_what_they_should() -> None:
     spec = qkv.preset("llama", **{**TINY, "d_ff": 64, "max_positions": 4096})
     fits = decoding_fit(spec, BatchShape(8, 512), 100 * MB)

@@ -67,6 +67,7 @@ def test_fine_tuning_continues_from_the_smaller_model(trained: Path, tmp_path: P
     assert again.outcome.state.step == 3
 
 
+@pytest.mark.slow
 def test_pruning_to_a_rank_and_fine_tuning_keeps_both_models(trained: Path, tmp_path: Path):
     result = prune(trained, tmp_path / "small", rank=0.5, finetune=2, **options())
     tuned, first = (qkv.load(result.folder.with_name(name), "cpu") for name in ("small", "small-not-finetuned"))

@@ -27,6 +27,7 @@ def script() -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 def test_performers_error_falls_as_the_root_of_its_features(script: ModuleType, page: str) -> None:
     found = script.performers()
     small, middle, large = found.values()

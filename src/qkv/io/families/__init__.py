@@ -177,15 +177,17 @@ def family_of(spec: ModelSpec, first: str | None = None) -> Family[Any]:
 @lru_cache(maxsize=16)  # to save a model, its family is asked for several times
 def _family_or_reason(spec: ModelSpec, first: str | None, families: tuple[Family[Any], ...]) -> Family[Any] | str:
     """The family of `families` that can express a spec, or a sentence why none can."""
+    ordered = sorted(families, key=lambda family: family.model_type != first)
+    for family in ordered:
+        if family.expresses(spec):
+            return family
     refusals: list[tuple[tuple[int, bool], Family[Any], dict[str, tuple[Any, Any]], list[str]]] = []
-    for family in sorted(families, key=lambda family: family.model_type != first):
+    for family in ordered:
         try:
             _, sizes, differences = family.nearest(spec)
         except (ValueError, TypeError):
             continue  # it doesn't even have the same parts
         unwritable = family.unwritable(sizes)
-        if not differences and not unwritable:
-            return family
         if family.model_type in (*TOWERS, *PROTEINS) and family.model_type != first:
             continue
         only_head = not unwritable and all(path.startswith("head.") for path in differences)
