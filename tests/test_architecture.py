@@ -309,7 +309,7 @@ assert threading.active_count() == threads, "importing started threads"
 
 def test_importing_only_defines():
     names = [dotted(path) for path in MODULES if path.name != "__main__.py"]
-    done = subprocess.run([sys.executable, "-c", QUIETLY, *names], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", QUIETLY, *names], capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout == "", "importing printed something"
 
@@ -324,7 +324,7 @@ print({"torch._dynamo", "sympy", "qkv.core.synonyms"} & set(sys.modules))
 
 def test_a_model_is_built_and_decodes_without_the_graph_compiler() -> None:
     """`torch._dynamo` and sympy take a second to load; a decorator of `torch.compiler` or a dispatch mode loads them."""
-    done = subprocess.run([sys.executable, "-c", WITHOUT_COMPILING], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", WITHOUT_COMPILING], capture_output=True, text=True, timeout=400)
     assert done.stdout.strip() == "set()", done.stderr[-2000:]
 
 
@@ -359,7 +359,7 @@ MODULES_OF_A_TRAINING = 540  # at most
 def test_a_training_imports_what_it_needs(tmp_path: Path) -> None:
     """The graph compiler is loaded by custom operators and PyTorch's optimizers at their first call."""
     code = [sys.executable, "-c", TRAINS, str(tmp_path / "run")]
-    done = subprocess.run(code, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(code, capture_output=True, text=True, timeout=400)
     *_, imported = done.stdout.strip().splitlines() or [""]
     names = set(imported.split())
     assert "qkv.training.loop" in names, done.stderr[-2000:]
@@ -401,7 +401,7 @@ def test_generating_from_a_hub_directory_imports_only_what_it_needs(tmp_path: Pa
     tokenizer = train("char", ["a b"])
     qkv.Run(model, tokenizer).save(tmp_path, to="hub")
     done = subprocess.run(
-        [sys.executable, "-c", FIRST_TOKEN, tmp_path], capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", FIRST_TOKEN, tmp_path], capture_output=True, text=True, timeout=400, check=True
     )
     found = set(done.stdout.split())
     unwanted = {*SLOW_TO_IMPORT, "qkv.runs.recipes.recipe", *(f"qkv.{name}" for name in NOT_FOR_GENERATING)}
