@@ -9,6 +9,7 @@
     python -m bench threads                  one, two and chosen threads, for docs/machine.md
     python -m bench scale                    two ranks beside one, for docs/scale.md
     python -m bench encoding                 BERT-base and ViT-B/16 beside other libraries, for docs/performance.md
+    python -m bench fused                    decoding by the fused step beside the modules
     python -m bench gpu                      kernels, steps, decoding and memory on one GPU; --dry-run tries it on a CPU
     python -m bench leaderboards             lm-evaluation-harness's requests beside its own backend
     python -m bench onednn                   products in fp32 by oneDNN and by MKL, for docs/machine.md
@@ -49,6 +50,7 @@ from . import machine, peers, render
 from .batching import main as batching
 from .cost.command import main as cost
 from .encoding.command import main as encoding
+from .fused import main as fused
 from .gpu import main as gpu
 from .leaderboards import main as leaderboards
 from .lockstep import Case, measure, ring
@@ -80,6 +82,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "batching": batching,
     "cost": cost,
     "encoding": encoding,
+    "fused": fused,
     "gpu": gpu,
     "leaderboards": leaderboards,
     "onednn": onednn,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -10,6 +12,14 @@ from .slot_table import SlidingSlotTable, SlotTable
 from .slots import SlotState, put, select, size_of
 
 _FILE_NAMES = ("data", "scale", "base", "tail")  # of codes, scales, zero points and residual
+
+
+class Held(NamedTuple):
+    """Keys, or values: the first `groups` groups of `codes`, and the newest tokens (B, K, slots, D) in full precision."""
+
+    codes: QuantizedTensor
+    groups: int
+    newest: Tensor
 
 
 class QuantizedState(SlotState[SlotTable]):
@@ -21,6 +31,7 @@ class QuantizedState(SlotState[SlotTable]):
 
     def __init__(self, slot_table: SlotTable, bits: Bits, group: int, residual: int) -> None:
         super().__init__(slot_table)
+        self.group = group
         self._sides = {"k": _Side(bits, "channel", group, residual), "v": _Side(bits, "token", group, residual)}
 
     @property
@@ -34,6 +45,27 @@ class QuantizedState(SlotState[SlotTable]):
             for side, new in zip(self._sides.values(), (k, v), strict=True)
         )
         return keys, values
+
+    def place(self, count: int) -> tuple[int, int] | None:
+        """Where a kernel writes the `count` newest tokens in the buffers, and the number of tokens to attend to.
+
+        None if `append` has to add them: the first tokens, and those for which a buffer has no room.
+        """
+        both = [side.place(count, self._first) for side in self._sides.values()]
+        return both[0] if both[0] == both[1] and self.slot_table.step.count == count else None
+
+    def held(self) -> tuple[Held, Held]:
+        """What there is of keys, and of values; `place` was not None."""
+        return self._sides["k"].held(), self._sides["v"].held()
+
+    def holds(self, held: tuple[Held, Held]) -> bool:
+        """Whether its tensors are still these."""
+        return self._sides["k"].holds(held[0]) and self._sides["v"].holds(held[1])
+
+    def written(self, count: int) -> None:
+        """Note that a kernel has written `count` tokens to the slots that `place` named."""
+        for side in self._sides.values():
+            side.written(count)
 
     def reorder(self, rows: Tensor) -> None:
         for side in self._sides.values():
@@ -89,6 +121,27 @@ class _Side:
         everything = QuantizedKV(codes, residual) if self._groups else residual.transpose(1, 2)
         self._quantize(residual)
         return everything
+
+    def place(self, count: int, first: int) -> tuple[int, int] | None:
+        """Drop the tokens before `first`; returns the slot of `count` new tokens and the number of all, or None."""
+        if self._buffer is None:
+            return None
+        self._drop(first)
+        stop = self._count + count
+        return (self._count, self._groups * self.group + stop) if stop <= self._buffer.shape[2] else None
+
+    def held(self) -> Held:
+        assert self._codes is not None and self._buffer is not None
+        return Held(self._codes, self._groups, self._buffer)
+
+    def holds(self, held: Held) -> bool:
+        return self._codes is held.codes and self._groups == held.groups and self._buffer is held.newest
+
+    def written(self, count: int) -> None:
+        assert self._buffer is not None
+        self._count += count
+        if self._count == self._buffer.shape[2]:
+            self._quantize(self._buffer)
 
     def _quantize(self, residual: Tensor) -> None:
         """Quantize the complete groups that are older than the newest `residual` tokens; the rest fills the buffer."""

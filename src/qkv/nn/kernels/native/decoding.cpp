@@ -2,6 +2,7 @@
 //
 // A step computes, for a few rows of tokens, what the modules of the layers compute, in fp32 whatever the weights: norms,
 // products by `qkv_products` (products.cpp), rotary positions, new keys and values in their caches, attention and activations.
+#include "coded_queries.h"
 #include "mixtures.h"
 #include "ranking.h"
 #include "row_selection.h"
@@ -70,6 +71,7 @@ private:
             a.half_keys ? keep<uint16_t>(a, l, k, v, b, t) : keep<float>(a, l, k, v, b, t);
         }
         a.q = {a.queries * row, row, a.width};
+        if (l.codes) return attend_quantized(a, l);
         return l.apart ? attend_apart(a, l.apart, l.apart_step) : attend_rows(a, l.k, l.v);
     }
 
@@ -101,6 +103,15 @@ private:
             if (a.bias) one.bias = a.bias + b * a.bias_steps[0];
             attend_any(one, wide + b * a.q.row, own.k, own.v, mixed + b * row);
         }
+        return mixed;
+    }
+
+    // Keys and values of which most are codes (coded_queries.h).
+    const float* attend_quantized(Attention& a, const Layer& l) {
+        const long row = a.heads * a.values;
+        a.out = {a.queries * row, row, a.values};
+        a.threads = threads();
+        attend_coded(a, *l.codes, wide, l.k, l.v, mixed);
         return mixed;
     }
 

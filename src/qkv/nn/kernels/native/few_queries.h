@@ -133,18 +133,25 @@ inline const float* widened(const float* x, long, long, long, float*) {
     return x;
 }
 
+// The scaled queries of a key-value head, side by side, and sums of nothing yet.
+template <typename Query>
+inline void begin(const Attention& a, const Query* q, long b, long g, float* own, Running& r) {
+    const long group = a.heads / a.kv_heads, rows = group * a.queries;
+    for (long m = 0; m < rows; ++m) {
+        const Query* row = q + b * a.q.batch + m % a.queries * a.q.row + (g * group + m / a.queries) * a.q.head;
+        for (long d = 0; d < a.width; ++d) own[m * a.width + d] = number(row + d) * a.scale;
+        r.top[m] = NONE;
+        r.total[m] = 0.0f;
+    }
+    std::fill(r.out, r.out + rows * a.values, 0.0f);
+}
+
 template <long W, typename Query, typename Key>
 void over_part(const Attention& a, const Query* q, const Key* k, const Key* v, long b, long g, long first, long stop, Running& r) {
     const long width = W ? W : a.width, values = W ? W : a.values, group = a.heads / a.kv_heads, rows = group * a.queries;
     const bool masked = a.mask || a.bias;
     alignas(64) float own[MOST_ROWS * WIDEST], scores[MOST_ROWS][BLOCK], wide[sizeof(Key) == 2 ? BLOCK * WIDEST : 1];
-    for (long m = 0; m < rows; ++m) {
-        const Query* row = q + b * a.q.batch + m % a.queries * a.q.row + (g * group + m / a.queries) * a.q.head;
-        for (long d = 0; d < width; ++d) own[m * width + d] = number(row + d) * a.scale;
-        r.top[m] = NONE;
-        r.total[m] = 0.0f;
-    }
-    std::fill(r.out, r.out + rows * values, 0.0f);
+    begin(a, q, b, g, own, r);
     k += b * a.k.batch + g * a.k.head;
     v += b * a.v.batch + g * a.v.head;
     for (long t = first; t < stop; t += BLOCK) {
@@ -195,21 +202,21 @@ void finish(const Attention& a, const Running& r, long b, long g, Query* out) {
     }
 }
 
-template <long W, typename Query, typename Key>
-void attend(const Attention& a, const Query* q, const Key* k, const Key* v, Query* out) {
-    const long pairs = a.batch * a.kv_heads, parts = std::max(1L, (a.keys + PART - 1) / PART);
-    const long bytes = pairs * a.keys * (a.width + a.values) * sizeof(Key);
+// All rows of the batch and key-value heads, whose keys are cut into `parts`; `over` sums up one part. `bytes` of keys and values.
+template <typename Query, typename Over>
+void in_parts(const Attention& a, long parts, long bytes, Query* out, Over over) {
+    const long pairs = a.batch * a.kv_heads;
     const int threads = static_cast<int>(std::max(1L, std::min<long>(a.threads, bytes / SMALL)));
     const std::unique_ptr<Running[]> found(new Running[parts > 1 ? pairs * parts : 0]);  // not cleared
 #pragma omp parallel for collapse(2) num_threads(threads) if (threads > 1)
     for (long i = 0; i < pairs; ++i)
         for (long part = 0; part < parts; ++part) {
-            const long b = i / a.kv_heads, g = i % a.kv_heads, first = part * PART, stop = std::min(first + PART, a.keys);
+            const long b = i / a.kv_heads, g = i % a.kv_heads;
             if (parts > 1) {
-                over_part<W>(a, q, k, v, b, g, first, stop, found[i * parts + part]);
+                over(b, g, part, found[i * parts + part]);
             } else {
                 Running own;
-                over_part<W>(a, q, k, v, b, g, first, stop, own);
+                over(b, g, part, own);
                 finish(a, own, b, g, out);
             }
         }
@@ -221,6 +228,15 @@ void attend(const Attention& a, const Query* q, const Key* k, const Key* v, Quer
             merge(all, found[i * parts + part], a.heads / a.kv_heads * a.queries, a.values);
         finish(a, all, i / a.kv_heads, i % a.kv_heads, out);
     }
+}
+
+template <long W, typename Query, typename Key>
+void attend(const Attention& a, const Query* q, const Key* k, const Key* v, Query* out) {
+    const long parts = std::max(1L, (a.keys + PART - 1) / PART);
+    const long bytes = a.batch * a.kv_heads * a.keys * (a.width + a.values) * sizeof(Key);
+    in_parts(a, parts, bytes, out, [&](long b, long g, long part, Running& r) {
+        over_part<W>(a, q, k, v, b, g, part * PART, std::min((part + 1) * PART, a.keys), r);
+    });
 }
 
 template <typename Query, typename Key>

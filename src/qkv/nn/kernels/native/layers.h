@@ -27,6 +27,7 @@ using ByPanels = int (*)(const ProductSizes*);  // whether products can be activ
 using Available = int (*)(int);
 
 struct Adapters;
+struct Codes;
 
 // Products with matrices of one kind, side by side: `outs` numbers of each row. `adapters` may be null.
 struct Product {
@@ -87,6 +88,7 @@ struct Layer {
     long apart_step;
     const void *cross_k, *cross_v;
     const Mixture* mixture;  // in the place of `up` and `down`, or null
+    const Codes* codes;      // of the tokens before the ones in `k` and `v`, or null
     long slot;                // where the first new token goes
     const float *cos, *sin;   // (B or 1, T, turned / 2), or null
     long table_step, turned;  // numbers from one row of the batch to the next; coordinates that are rotated
@@ -214,7 +216,7 @@ QKV_STRUCTURE(CacheRow, QKV_FIELD(k), QKV_FIELD(v), QKV_FIELD(k_head), QKV_FIELD
 QKV_STRUCTURE(Layer, QKV_FIELD(before), QKV_FIELD(after), QKV_FIELD(sum), QKV_FIELD(q_norm), QKV_FIELD(k_norm), QKV_FIELD(qkv),
               QKV_FIELD(out), QKV_FIELD(cross_q), QKV_FIELD(cross_out), QKV_FIELD(up), QKV_FIELD(down), QKV_FIELD(own),
               QKV_FIELD(cross), QKV_FIELD(k), QKV_FIELD(v), QKV_FIELD(apart), QKV_FIELD(cross_apart), QKV_FIELD(apart_step), QKV_FIELD(cross_k), QKV_FIELD(cross_v),
-              QKV_FIELD(mixture), QKV_FIELD(slot),
+              QKV_FIELD(mixture), QKV_FIELD(codes), QKV_FIELD(slot),
               QKV_FIELD(cos), QKV_FIELD(sin), QKV_FIELD(table_step), QKV_FIELD(turned), QKV_FIELD(interleaved),
               QKV_FIELD(norms_all), QKV_FIELD(activation), QKV_FIELD(gated), QKV_FIELD(has), QKV_FIELD(parallel),
               QKV_FIELD(adds), QKV_FIELD(causal), QKV_FIELD(skip), QKV_FIELD(multiplier))

@@ -16,9 +16,10 @@ from torch import Tensor
 from ...kv_cache.quantization import QuantizedTensor
 from .. import buffers
 from .compiler import library
-from .structures import QuantizedSizes
+from .structures import CodesStruct, QuantizedSizes
 
 WIDEST, MOST = 1024, 16  # as in the source
+LARGEST = 256  # tokens of a group in a fused step, as in coded_queries.h
 _MOST_AMX, _GROUP = 8, 128  # as in quantized_kv_amx.cpp
 
 
@@ -32,6 +33,23 @@ def serves(codes: QuantizedTensor, rows: int) -> bool:
 
 def _is_packed(t: Tensor) -> bool:
     return t.stride(1) * t.shape[1] == t.stride(0) and t[0, 0].is_contiguous()
+
+
+def describe(made: CodesStruct, keys: QuantizedTensor, values: QuantizedTensor, groups: int) -> None:
+    """Describe the first `groups` groups of a cache's codes. Raises ValueError for tensors that the kernels can't read."""
+    for codes in (keys, values):
+        if not (0 < codes.group <= LARGEST and codes.group == keys.group and codes.bits == keys.bits):
+            raise ValueError(
+                f"groups have 1 to {LARGEST} tokens, and keys and values the same number; got {codes.group}"
+            )
+        buffers.check("describe", *codes.tensors())
+        if codes.data.shape[2] < groups or not all(_is_packed(t) for t in codes.tensors()):
+            raise ValueError(f"codes of {groups} groups of each head stand side by side; got {tuple(codes.data.shape)}")
+    made.k, made.k_scale, made.k_zero = (t.data_ptr() for t in keys.tensors())
+    made.v, made.v_scale, made.v_zero = (t.data_ptr() for t in values.tensors())
+    made.k_head, made.k_scales = keys.data.stride(1), keys.scale.stride(1)
+    made.v_head, made.v_scales = values.data.stride(1), values.scale.stride(1)
+    made.groups, made.group, made.bits = groups, keys.group, keys.bits
 
 
 def scores(q: Float[Tensor, "B K M D"], codes: QuantizedTensor, out: Float[Tensor, "B K M S"]) -> None:
@@ -65,7 +83,16 @@ def _call(name: str, x: Tensor, codes: QuantizedTensor, out: Tensor, stride: int
 
 def _fits_amx(codes: QuantizedTensor, rows: int) -> bool:
     """Whether the kernels for AMX take these."""
-    return rows <= _MOST_AMX and codes.data.shape[4] in (64, 128) and not codes.group % _GROUP
+    return rows <= _MOST_AMX and _is_amx_size(codes.data.shape[4], codes.group)
+
+
+def _is_amx_size(width: int, group: int) -> bool:
+    return width in (64, 128) and not group % _GROUP
+
+
+def is_for_amx(width: int, group: int) -> bool:
+    """Whether this processor has AMX and its kernels read heads of this width and groups of this many tokens."""
+    return _is_amx_size(width, group) and _amx() is not None
 
 
 @cache

@@ -194,6 +194,16 @@ class CacheRow(Structure):
     ]
 
 
+class CodesStruct(Structure):
+    """The codes of a quantized cache in a layer."""
+
+    sources: ClassVar = {"decoding": "Codes"}
+    _fields_ = [
+        *((name, _PLACE) for name in ("k", "v", "k_scale", "k_zero", "v_scale", "v_zero")),
+        *((name, _LONG) for name in ("k_head", "v_head", "k_scales", "v_scales", "groups", "group", "bits")),
+    ]
+
+
 class LayerStruct(Structure):
     """A layer of a stack: its self-attention, cross-attention and feed-forward layer, each with its norms."""
 
@@ -205,7 +215,7 @@ class LayerStruct(Structure):
         *((name, AttentionStruct) for name in ("own", "cross")),
         *((name, _PLACE) for name in ("k", "v", "apart", "cross_apart")),
         ("apart_step", _LONG),
-        *((name, _PLACE) for name in ("cross_k", "cross_v", "mixture")),
+        *((name, _PLACE) for name in ("cross_k", "cross_v", "mixture", "codes")),
         ("slot", _LONG),
         *((name, _PLACE) for name in ("cos", "sin")),
         *((name, _LONG) for name in ("table_step", "turned")),

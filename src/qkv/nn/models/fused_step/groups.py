@@ -13,10 +13,13 @@ from torch import Tensor
 from ....core.layout import Layout
 from ...attention.mixer import Pass
 from ...attention.multi_head import MultiHeadAttention
-from ...kernels.native import decoding
-from ...kernels.native.structures import AttentionStruct, LayerStruct, Strides
+from ...kernels.native import decoding, quantized_kv
+from ...kernels.native.structures import AttentionStruct, CodesStruct, LayerStruct, Strides
 from ...kv_cache.cache import Cache
 from ...kv_cache.full import CrossState, KeysValues, KeyValueState, SharedKeysValues
+from ...kv_cache.quantized import Held, QuantizedState
+from ...kv_cache.slot_table import SlotTable
+from ...kv_cache.slots import SlotState
 from ...patterns.algebra import Full
 from ...positions.base import Bias
 from ...positions.rotary import RotaryTurn
@@ -84,8 +87,57 @@ class LayerGroup:
             to[self.indices], steps[self.indices] = place or 0, list(own)
 
 
-class OwnGroup(LayerGroup):
-    """Self-attention, whose keys and values are in buffers with slots to spare."""
+class SelfGroup(LayerGroup):
+    """Self-attention, whose newest keys and values are in buffers with slots to spare.
+
+    `describe` sets `slot`, where the first new token goes, and `keys`, the number of tokens to attend to.
+    """
+
+    slot = keys = 0
+
+    def __init__(
+        self,
+        indices: list[int],
+        modules: list[MultiHeadAttention],
+        states: Sequence[SlotState[SlotTable]],
+        layers: ctypes.Array[LayerStruct],
+    ) -> None:
+        super().__init__(indices, modules, layers, "own")
+        self._first_state = states[0]
+        self._slot, self._cos, self._sin, self._table_step = (
+            self._column(LayerStruct, field) for field in ("slot", "cos", "sin", "table_step")
+        )
+
+    def _describe_buffers(self, i: int, shape: Shape, k: Tensor, v: Tensor) -> None:
+        """Describe the buffers (B, K, slots, D) of layer i."""
+        made = self.layers[i]
+        own = made.own
+        made.k, made.v = k.data_ptr(), v.data_ptr()
+        own.batch, own.queries, own.half_keys = *shape[:2], k.dtype == torch.bfloat16
+        own.k, own.v = (Strides(t.stride(0), t.stride(2), t.stride(1)) for t in (k, v))
+
+    def place(self, layout: Layout, run: Pass, alive: list[Tensor]) -> bool:
+        self._slot[self.indices], self._keys[self.indices] = self.slot, self.keys
+        if run.tables is None:
+            self._cos[self.indices] = self._sin[self.indices] = 0
+        else:
+            cos, sin = run.tables
+            alive += run.tables
+            if cos.dtype != torch.float32 or not (cos.is_contiguous() and sin.is_contiguous()):
+                return False
+            self._cos[self.indices], self._sin[self.indices] = cos.data_ptr(), sin.data_ptr()
+            self._table_step[self.indices] = cos.stride(0) if len(cos) > 1 else 0
+            assert isinstance(run.position, RotaryTurn)
+            made = self.layers[self.first]
+            if (made.turned, made.interleaved) != (run.position.width, run.position.interleaved):
+                for i in self.indices:
+                    self.layers[i].turned, self.layers[i].interleaved = run.position.width, run.position.interleaved
+        self._hide(layout, self._first_state.layout, run, run.bias, alive)
+        return True
+
+
+class OwnGroup(SelfGroup):
+    """Self-attention over all keys and values, or over ring buffers."""
 
     def __init__(
         self,
@@ -94,11 +146,8 @@ class OwnGroup(LayerGroup):
         states: list[KeyValueState],
         layers: ctypes.Array[LayerStruct],
     ) -> None:
-        super().__init__(indices, modules, layers, "own")
+        super().__init__(indices, modules, states, layers)
         self.states, self.buffers, self.slots = states, list[KeysValues](), 0
-        self._slot, self._cos, self._sin, self._table_step = (
-            self._column(LayerStruct, field) for field in ("slot", "cos", "sin", "table_step")
-        )
 
     def describe(self, shape: Shape) -> bool:
         place = self.states[0].place(shape[1])
@@ -117,32 +166,51 @@ class OwnGroup(LayerGroup):
         if len(self.buffers) < len(found) or not all(_is_plain(x, shape[2]) for both in self.buffers for x in both):
             return False
         self.slots = min(k.shape[2] for k, _ in self.buffers)
-        for i, own, (k, v) in zip(self.indices, self.described, self.buffers, strict=True):
-            made = self.layers[i]
-            made.k, made.v = k.data_ptr(), v.data_ptr()
-            own.batch, own.queries, own.half_keys = *shape[:2], k.dtype == torch.bfloat16
-            own.k, own.v = (Strides(t.stride(0), t.stride(2), t.stride(1)) for t in (k, v))  # of (B, K, slots, D)
+        for i, (k, v) in zip(self.indices, self.buffers, strict=True):
+            self._describe_buffers(i, shape, k, v)
         self.shape = shape
         return True
 
-    def place(self, layout: Layout, run: Pass, alive: list[Tensor]) -> bool:
-        self._slot[self.indices], self._keys[self.indices] = self.slot, self.keys
-        if run.tables is None:
-            self._cos[self.indices] = self._sin[self.indices] = 0
-        else:
-            cos, sin = run.tables
-            alive += run.tables
-            if cos.dtype != torch.float32 or not (cos.is_contiguous() and sin.is_contiguous()):
-                return False
-            self._cos[self.indices], self._sin[self.indices] = cos.data_ptr(), sin.data_ptr()
-            self._table_step[self.indices] = cos.stride(0) if len(cos) > 1 else 0
-            assert isinstance(run.position, RotaryTurn)
-            made = self.layers[self.first]
-            if (made.turned, made.interleaved) != (run.position.width, run.position.interleaved):
-                for i in self.indices:
-                    self.layers[i].turned, self.layers[i].interleaved = run.position.width, run.position.interleaved
-        self._hide(layout, self.states[0].layout, run, run.bias, alive)
+
+class CodedGroup(SelfGroup):
+    """Self-attention over quantized caches: codes, and a buffer of the newest tokens with slots to spare."""
+
+    def __init__(
+        self,
+        indices: list[int],
+        modules: list[MultiHeadAttention],
+        states: list[QuantizedState],
+        layers: ctypes.Array[LayerStruct],
+    ) -> None:
+        super().__init__(indices, modules, states, layers)
+        self.states, self.held = states, list[tuple[Held, Held]]()
+        self.codes = (CodesStruct * len(indices))()
+
+    def describe(self, shape: Shape) -> bool:
+        places = {state.place(shape[1]) for state in self.states}
+        place = places.pop()
+        if place is None or places:
+            return False
+        self.slot, self.keys = place
+        if self._is_described(shape) and _hold(self.states, self.held):
+            return True
+        self.shape, self.held = None, [state.held() for state in self.states]
+        if not all(_is_plain(own.newest, shape[2]) for both in self.held for own in both):
+            return False
+        for i, codes, (k, v) in zip(self.indices, self.codes, self.held, strict=True):
+            self._describe_buffers(i, shape, k.newest, v.newest)
+            if k.groups:
+                quantized_kv.describe(codes, k.codes, v.codes, k.groups)
+            self.layers[i].codes = ctypes.addressof(codes) if k.groups else None
+        self.shape = shape
         return True
+
+    def written(self, count: int) -> None:
+        """Note that the kernels have written the newest token of the first `count` layers."""
+        assert self.shape is not None
+        for i, state in zip(self.indices, self.states, strict=True):
+            if i < count:
+                state.written(self.shape[1])
 
 
 class CrossGroup(LayerGroup):
@@ -190,20 +258,21 @@ _ANY = Layout.full(1)  # of queries that see whatever is there
 
 def own_groups(
     blocks: Sequence[Any], position_of: Sequence[int], cache: Cache, layers: ctypes.Array[LayerStruct]
-) -> list[OwnGroup]:
+) -> list[SelfGroup]:
     """The groups of a stack's self-attention; `position_of` has the position scheme of each layer."""
     found: list[tuple[tuple[Any, ...], list[int]]] = []
-    states: dict[int, KeyValueState] = {}
     for i, block in enumerate(blocks):
         if "attention" in block.sublayers:
             state, module = cache.layers[i], block.attention
-            assert isinstance(state, KeyValueState)
-            states[i] = state
-            _add(found, (state.slot_table, position_of[i], module.n_heads, module.pattern), i)
-    return [
-        OwnGroup(indices, [blocks[i].attention for i in indices], [states[i] for i in indices], layers)
-        for _, indices in found
-    ]
+            assert isinstance(state, KeyValueState | QuantizedState)
+            _add(found, (state.slot_table, type(state), position_of[i], module.n_heads, module.pattern), i)
+    return [_own_group(indices, blocks, cache, layers) for _, indices in found]
+
+
+def _own_group(indices: list[int], blocks: Sequence[Any], cache: Cache, layers: ctypes.Array[LayerStruct]) -> SelfGroup:
+    states: list[Any] = [cache.layers[i] for i in indices]
+    kind = CodedGroup if isinstance(states[0], QuantizedState) else OwnGroup
+    return kind(indices, [blocks[i].attention for i in indices], states, layers)
 
 
 def cross_groups(blocks: Sequence[Any], cache: Cache, layers: ctypes.Array[LayerStruct]) -> list[CrossGroup]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -14,14 +15,15 @@ from ...attention import tap
 from ...attention.attend import attend
 from ...attention.mixer import Pass
 from ...kernels.cpu.few_queries import is_readable
-from ...kernels.native import decoding, row_selection
+from ...kernels.native import decoding, quantized_kv, row_selection
 from ...kernels.native import decoding_step as native
 from ...kv_cache.cache import Cache
 from ...kv_cache.full import CrossState, KeyValueState
+from ...kv_cache.quantized import QuantizedState
 from ...kv_cache.slots import selecting_kernels
 from ..block import BlockModule
 from .description import LayerStack, description_of
-from .groups import LayerGroup, cross_groups, own_groups
+from .groups import CodedGroup, LayerGroup, cross_groups, own_groups
 from .layers import Unfit
 
 _GLOBAL_HOOKS = (hooks._global_forward_hooks, hooks._global_forward_pre_hooks)
@@ -85,6 +87,7 @@ class FusedStep:
         self.layers = self.about.layers()
         self.own = own_groups(blocks, self.about.position_of, cache, self.layers)
         self.cross = cross_groups(blocks, cache, self.layers)
+        self.coded = [group for group in self.own if isinstance(group, CodedGroup)]
         self.rows = max(self._rows(i) for i in range(len(blocks)))
         schemes = self.about.position_of
         self.first_of = [schemes.index(i) for i in sorted(set(schemes))]  # a layer of each scheme
@@ -130,6 +133,8 @@ class FusedStep:
         out = x.float().contiguous()
         rows = out.view(-1, x.shape[-1])
         native.run(rows, self.layers, count, self.about.known.scratch, self.about.norm)
+        for coded in self.coded:
+            coded.written(count)
         return out.to(x.dtype)
 
 
@@ -137,7 +142,18 @@ def _check(blocks: Sequence[BlockModule], cache: Cache | None) -> None:
     """Raise `Unfit` if the kernels can't use the states of a cache."""
     for i, block in enumerate(blocks if cache is not None else ()):
         assert cache is not None
-        if "attention" in block.sublayers and type(cache.layers[i]) is not KeyValueState:
-            raise Unfit(f"caches of the kind {type(cache.layers[i]).__name__}")
+        state = cache.layers[i]
+        if "attention" in block.sublayers and type(state) is QuantizedState:
+            _check_codes(state.group, block.attention)
+        elif "attention" in block.sublayers and type(state) is not KeyValueState:
+            raise Unfit(f"caches of the kind {type(state).__name__}")
         if "cross" in block.sublayers and type(cache.cross[i]) is not CrossState:
             raise Unfit(f"caches of the kind {type(cache.cross[i]).__name__} for the source")
+
+
+def _check_codes(group: int, module: Any) -> None:
+    """Raise `Unfit` for quantized caches that other kernels read, or none."""
+    if group > quantized_kv.LARGEST:
+        raise Unfit(f"quantized caches with groups of more than {quantized_kv.LARGEST} tokens")
+    if quantized_kv.is_for_amx(module.d_head, group) or quantized_kv.is_for_amx(module.d_value, group):
+        raise Unfit("quantized caches that a matrix unit reads")
