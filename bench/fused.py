@@ -1,7 +1,7 @@
 """`python -m bench fused`: decoding by the fused step beside the modules that it replaces, for docs/performance.md.
 
-GPT-2 with random weights continues a prompt, by both in turns: as it is, with LoRA adapters that are not merged, with mixtures
-of experts, and over quantized KV caches.
+GPT-2 with random weights continues a prompt, by both in turns: as it is, with LoRA adapters that are not merged, with
+mixtures of experts, and over quantized KV caches.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def main(words: list[str]) -> int:
     if not chosen:
         parser.error(f"no case has all of {given.only.split()} in its name")
     load = machine.load()
-    sizes, rounds = (SMALL, 1) if given.quick else ({}, given.rounds)
-    rows = [row for case in chosen for row in measured(case, sizes, rounds, given.tokens)]
+    sizes, rounds, threads = (SMALL, 1, (1,)) if given.quick else ({}, given.rounds, (1, 2))
+    rows = [row for case in chosen for row in measured(case, sizes, threads, rounds, given.tokens)]
     result = {**machine.stamp(), "load_before": load, "rounds": rounds, "tokens": given.tokens, "rows": rows}
     print(table(result))
     if not (given.quick or given.only):
@@ -75,14 +75,16 @@ def main(words: list[str]) -> int:
     return 0
 
 
-def measured(case: Case, sizes: dict[str, int], rounds: int, tokens: int) -> list[dict[str, Any]]:
-    """Milliseconds of a step by both, for one row and 16, by one thread and two, in both precisions."""
-    before, found = torch.get_num_threads(), []
+def measured(
+    case: Case, sizes: dict[str, int], numbers: tuple[int, ...], rounds: int, tokens: int
+) -> list[dict[str, Any]]:
+    """Milliseconds of a step by both, for one row and 16, by these numbers of threads, in both precisions."""
+    before, found = torch.get_num_threads(), list[dict[str, Any]]()
     try:
         for name, dtype in PRECISIONS.items():
             model = _built(case, sizes, dtype)
             for rows in (1, 16):
-                for threads in (1, 2):
+                for threads in numbers:
                     set_threads(threads)
                     times = _in_turns(model, case, rows, rounds, tokens)
                     found.append({"case": case.name, "precision": name, "rows": rows, "threads": threads, **times})

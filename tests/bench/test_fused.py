@@ -1,4 +1,4 @@
-"""`python -m bench fused`: both ways decode, the modules really without the fused step, and a case that is not there is refused."""
+"""`python -m bench fused`: the modules really run without the fused step, and a case that is not there is refused."""
 
 from __future__ import annotations
 

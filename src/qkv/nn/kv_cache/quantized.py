@@ -14,7 +14,7 @@ from .slots import SlotState, put, select, size_of
 _FILE_NAMES = ("data", "scale", "base", "tail")  # of codes, scales, zero points and residual
 
 
-class Held(NamedTuple):
+class CachedCodes(NamedTuple):
     """Keys, or values: the first `groups` groups of `codes`, and the newest tokens (B, K, slots, D) in full precision."""
 
     codes: QuantizedTensor
@@ -54,11 +54,11 @@ class QuantizedState(SlotState[SlotTable]):
         both = [side.place(count, self._first) for side in self._sides.values()]
         return both[0] if both[0] == both[1] and self.slot_table.step.count == count else None
 
-    def held(self) -> tuple[Held, Held]:
+    def held(self) -> tuple[CachedCodes, CachedCodes]:
         """What there is of keys, and of values; `place` was not None."""
         return self._sides["k"].held(), self._sides["v"].held()
 
-    def holds(self, held: tuple[Held, Held]) -> bool:
+    def holds(self, held: tuple[CachedCodes, CachedCodes]) -> bool:
         """Whether its tensors are still these."""
         return self._sides["k"].holds(held[0]) and self._sides["v"].holds(held[1])
 
@@ -130,11 +130,11 @@ class _Side:
         stop = self._count + count
         return (self._count, self._groups * self.group + stop) if stop <= self._buffer.shape[2] else None
 
-    def held(self) -> Held:
+    def held(self) -> CachedCodes:
         assert self._codes is not None and self._buffer is not None
-        return Held(self._codes, self._groups, self._buffer)
+        return CachedCodes(self._codes, self._groups, self._buffer)
 
-    def holds(self, held: Held) -> bool:
+    def holds(self, held: CachedCodes) -> bool:
         return self._codes is held.codes and self._groups == held.groups and self._buffer is held.newest
 
     def written(self, count: int) -> None:

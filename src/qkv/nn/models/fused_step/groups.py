@@ -17,7 +17,7 @@ from ...kernels.native import decoding, quantized_kv
 from ...kernels.native.structures import AttentionStruct, CodesStruct, LayerStruct, Strides
 from ...kv_cache.cache import Cache
 from ...kv_cache.full import CrossState, KeysValues, KeyValueState, SharedKeysValues
-from ...kv_cache.quantized import Held, QuantizedState
+from ...kv_cache.quantized import CachedCodes, QuantizedState
 from ...kv_cache.slot_table import SlotTable
 from ...kv_cache.slots import SlotState
 from ...patterns.algebra import Full
@@ -183,7 +183,7 @@ class CodedGroup(SelfGroup):
         layers: ctypes.Array[LayerStruct],
     ) -> None:
         super().__init__(indices, modules, states, layers)
-        self.states, self.held = states, list[tuple[Held, Held]]()
+        self.states, self.held = states, list[tuple[CachedCodes, CachedCodes]]()
         self.codes = (CodesStruct * len(indices))()
 
     def describe(self, shape: Shape) -> bool:
