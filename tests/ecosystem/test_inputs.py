@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -109,6 +110,37 @@ def test_peft_adapts_the_token_table(name: str) -> None:
         torch.testing.assert_close(merged(IDS), found, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("kind", ["prompt", "encoder"])
+def test_peft_tunes_vectors_before_the_text(kind: str, tmp_path: Path) -> None:
+    """Prompt tuning and P-tuning: the logits are those of the vectors and the text's rows of the table."""
+    peft = pytest.importorskip("peft")
+    usual: dict[str, Any] = {"task_type": "CAUSAL_LM", "num_virtual_tokens": 4}
+    made = {
+        "prompt": lambda: peft.PromptTuningConfig(**usual),
+        "encoder": lambda: peft.PromptEncoderConfig(**usual, encoder_hidden_size=16),
+    }
+    adapted: Any = peft.get_peft_model(causal("gpt2"), made[kind]())
+    adapted(input_ids=IDS, attention_mask=MASK, labels=IDS).loss.backward()
+    changed = {
+        name.split(".")[0] for name, p in adapted.named_parameters() if p.grad is not None and bool(p.grad.any())
+    }
+    assert changed == {"prompt_encoder"}
+    adapted.eval()
+    with torch.no_grad():
+        found = adapted(input_ids=IDS, attention_mask=torch.ones_like(IDS)).logits
+        alone: Any = causal("gpt2")
+        rows = torch.cat([adapted.get_prompt(3), alone.get_input_embeddings()(IDS)], 1)
+        torch.testing.assert_close(found, alone(inputs_embeds=rows).logits, atol=1e-5, rtol=1e-5)
+    given = {"input_ids": IDS, "attention_mask": torch.ones_like(IDS), "max_new_tokens": 5, "do_sample": False}
+    expected = adapted.generate(**given)
+    adapted.save_pretrained(tmp_path)
+    again: Any = peft.PeftModel.from_pretrained(causal("gpt2"), tmp_path).eval()
+    assert torch.equal(again.generate(**given), expected)
+    prefixed: Any = peft.get_peft_model(causal("gpt2"), peft.PrefixTuningConfig(**usual))
+    with pytest.raises(ValueError, match="past_key_values of a qkv model are a QkvCache, not a DynamicCache"):
+        prefixed(input_ids=IDS)
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -120,10 +152,39 @@ def test_peft_adapts_the_token_table(name: str) -> None:
         ({"input_ids": IDS, "attention_mask": MASK[:2]}, "the attention mask has 2 rows, and the ids 3"),
         ({"input_ids": IDS, "attention_mask": MASK[:, :5]}, "the attention mask has 5 columns for 0 + 7 tokens"),
         ({"input_ids": IDS, "position_ids": MASK[:, :5]}, "position_ids have the shape (3, 5), and the ids (3, 7)"),
-        ({"input_ids": IDS, "labels": IDS[:, :3]}, "labels have the shape (3, 2) and outputs (3, 6)"),
+        ({"input_ids": IDS, "labels": IDS[:, :3]}, "labels have the shape (3, 3), not (3, 7)"),
+        ({"input_ids": IDS, "labels": [1]}, "labels are a tensor of the shape (3, 7), not [1], a list"),
+        ({"input_ids": IDS, "labels": IDS + 90}, "labels range from 96 to 116, and there are 48 classes; give 0 to 47"),
+        ({"input_ids": IDS, "labels": IDS.float()}, "labels are integers, not float32"),
+        ({"input_ids": IDS[None]}, "token ids are a tensor (batch, length), not of the shape (1, 3, 7)"),
+        (
+            {"input_ids": IDS, "attention_mask": "yes"},
+            "an attention mask is a tensor (batch, length), not 'yes', a str",
+        ),
+        ({"input_ids": IDS, "position_ids": [1]}, "position_ids are a tensor (batch, length), not [1], a list"),
     ],
 )
 def test_wrong_inputs_are_told(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError) as error:
         causal()(**given)
     assert said in str(error.value) and "\n" not in str(error.value)
+
+
+def test_wrong_labels_of_texts_and_specs_are_told() -> None:
+    from transformers import AutoModelForSequenceClassification
+
+    from qkv.transformers import QkvConfig
+
+    model: Any = AutoModelForSequenceClassification.from_config(config(bert(), num_labels=3)).eval()
+    column = torch.tensor([[0], [2], [1]])
+    torch.testing.assert_close(model(IDS, labels=column).loss, model(IDS, labels=column[:, 0]).loss)
+    for labels, said in (
+        (torch.tensor([5, 0, 1]), "labels range from 0 to 5, and there are 3 classes; give 0 to 2"),
+        (torch.tensor([1, 0]), r"labels have the shape \(2,\), not \(3,\); give each text one"),
+        (torch.rand(3, 2), r"labels have the shape \(3, 2\), not \(3, 3\); give each class of each text one"),
+        ([1, 0, 2], r"labels are a tensor of the shape \(3,\), not \[1, 0, 2\], a list"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            model(IDS, labels=labels)
+    with pytest.raises(ValueError, match=r"the spec of a QkvConfig is a Transformer, such as .*, not 'llama', a str"):
+        QkvConfig(spec="llama")

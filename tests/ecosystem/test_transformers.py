@@ -231,8 +231,8 @@ def test_what_convert_writes_for_the_hub_is_read_by_auto_classes_alone(name: str
     text = tokenizer.decode(list(range(8, 12)))
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "hub")
     model: Any = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "hub").eval()
-    assert theirs(text)["input_ids"] == tokenizer.encode(text)
     ids = run.encode(text)  # begins with <s>
+    assert theirs(text)["input_ids"] == ids == tokenizer.encode(text, bos=True)
     told = model.generate(torch.tensor([ids]), max_new_tokens=6)[0, len(ids) :]
     assert theirs.decode(told, skip_special_tokens=True).split() == run.generate(text, max_new_tokens=6).split()
     assert qkv.load(tmp_path / "hub").generate(text, max_new_tokens=6) == run.generate(text, max_new_tokens=6)

@@ -81,5 +81,5 @@ def test_other_heads_are_told(tmp_path: Path) -> None:
     for name in ("sparse_linear.pt", "colbert_linear.pt"):
         (folder / name).write_bytes(b"never read")
     run = load(folder, "cpu")
-    with pytest.warns(UserWarning, match=r"has sparse_linear\.pt and colbert_linear\.pt, for sparse and multi"):
+    with pytest.warns(UserWarning, match=r"has sparse_linear\.pt and colbert_linear\.pt, BGE-M3's .* copy them"):
         run.embed(TEXTS)

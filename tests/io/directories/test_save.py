@@ -1,17 +1,25 @@
-"""Pruned models in the Hub's format: if a family can say it, transformers computes the same."""
+"""Models in the Hub's format: transformers computes the same, also if they are pruned, and reads the same tokens."""
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import pytest
+import tokenizers
 import torch
+from made_tokenizers import made
+from tokenizers import processors
 from torch import nn
 
+from qkv.data.tokenizers.tokenizer import Tokenizer
+from qkv.data.tokenizers.tokenizer_json import TokenizerExtra
+from qkv.io.directories.run_config import Use
 from qkv.io.directories.save import save
 from qkv.io.families import preset
 from qkv.nn.models.build import build
 from qkv.nn.pruning.remove import remove_heads
+from qkv.runs.inference.run import Run, load
 
 SIZES = {"vocab_size": 11, "d_model": 24, "n_layers": 2, "n_heads": 6}
 
@@ -41,3 +49,40 @@ def test_a_llama_with_fewer_heads_of_the_same_width(tmp_path: Path):
 def test_what_no_family_says_is_told(heads: dict[str, list[int]], message: str, tmp_path: Path):
     with pytest.warns(UserWarning, match=message):
         save(llama(heads), tmp_path / "out", "hub")
+
+
+SMALL = {"d_model": 8, "n_layers": 1, "n_heads": 2, "d_ff": 8}
+OWN = {"none": "", "beginning": "<s> $A", "both": "<s> $A </s>", "end": "$A </s>"}
+
+
+USES = ("continue", "answer", "translate", "read")
+FAST = {("continue", "none"), ("continue", "end"), ("answer", "none"), ("translate", "both"), ("read", "none")}
+CASES = [pytest.param(task, own, marks=[] if (task, own) in FAST else pytest.mark.slow) for task in USES for own in OWN]
+
+
+@pytest.mark.parametrize(("task", "own"), CASES)
+def test_transformers_reads_texts_with_the_special_tokens_of_training(task: Use, own: str, tmp_path: Path) -> None:
+    """Also if the tokenizer's file had another template, and flags that count before the template."""
+    transformers = pytest.importorskip("transformers")
+    kind = {"translate": "transformer-base", "read": "bert-base"}.get(task, "llama")
+    raw = tokenizers.Tokenizer.from_str(made("bpe").raw.to_str())
+    if own != "none":
+        special = [("<s>", made("bpe").id("<s>")), ("</s>", made("bpe").id("</s>"))]
+        template = processors.TemplateProcessing(OWN[own], special_tokens=special)
+        raw.post_processor = processors.Sequence([processors.ByteLevel(), template])
+    flags = {"add_bos_token": own == "end", "add_eos_token": own == "beginning"} if own != "both" else {}
+    tokenizer = Tokenizer(raw, TokenizerExtra(made("bpe").roles, config=flags))
+    run = Run(build(preset(kind, vocab_size=tokenizer.vocab_size, **SMALL)), tokenizer, task=task)
+    if task == "read":  # a tokenizer's own template is what encoders are trained with
+        tokenizer = Tokenizer(raw, TokenizerExtra(made("bpe").roles))
+        run = Run(run.model, tokenizer, task=task)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        saved = run.save(tmp_path / "saved", to="hub")
+        again = load(saved, "cpu").save(tmp_path / "again", to="hub")
+    for folder in (saved, again):
+        theirs = transformers.AutoTokenizer.from_pretrained(folder)
+        ids = tokenizer.with_template(["the cat"])[0].ids if task == "read" and own != "none" else run.encode("the cat")
+        assert theirs("the cat")["input_ids"] == ids, folder.name
+        assert load(folder, "cpu").encode("the cat") == run.encode("the cat")
+    assert (saved / "tokenizer.json").read_bytes() == (again / "tokenizer.json").read_bytes()

@@ -40,6 +40,7 @@ from hub_cases import (
 from test_parity import error
 
 from qkv.core.layout import Layout
+from qkv.io.families import FAMILIES
 from qkv.nn.models.heads.text import Span
 
 CASES = {
@@ -57,6 +58,7 @@ CASES = {
         lengths=(45, 30, 38),
     ),
     "bart": Case("BartForQuestionAnswering", BART, does="translate", places="counted"),
+    "mbart": Case("MBartForQuestionAnswering", BART, does="translate", places="counted", slow=True),
     "xlm-roberta": Case("XLMRobertaForQuestionAnswering", XLM_R, does="read", slow=True),
     "camembert": Case("CamembertForQuestionAnswering", XLM_R, does="read", slow=True),
     "mpnet": Case("MPNetForQuestionAnswering", SIZES, does="read", slow=True),
@@ -102,7 +104,9 @@ def test_losses_of_rows_without_padding(name: str) -> None:
     labels = torch.tensor([[1, 3], [0, 0], [2, 2]])[: len(alone)]
     layout = Layout.full(alone.shape[1])
     if both.case.does == "translate":  # their decoder reads the same text, after its starting token
-        target = torch.cat([torch.full_like(alone[:, :1], both.theirs.config.decoder_start_token_id), alone[:, :-1]], 1)
+        start = torch.full_like(alone[:, :1], both.theirs.config.decoder_start_token_id)
+        first = alone[:, -1:] if FAMILIES[both.theirs.config.model_type].wraps else start
+        target = torch.cat([first, alone[:, :-1]], 1)
         ours_ = both.ours(alone, target, layout=layout, target_layout=layout, labels=labels)
     else:
         ours_ = both.ours(alone, layout=layout, labels=labels)

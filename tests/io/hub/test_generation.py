@@ -86,8 +86,9 @@ def test_transformers_decodes_as_we_do(settings: Generation, origin: dict[str, A
     theirs = library.GenerationConfig.from_pretrained(tmp_path)
     usual = {"num_beams": 1, "num_return_sequences": 1, "repetition_penalty": 1.0, "no_repeat_ngram_size": 0}
     assert bool(theirs.do_sample) is settings.samples
-    assert theirs.max_new_tokens == settings.max_new_tokens or (origin and settings.max_new_tokens == 128)
-    assert (theirs.min_new_tokens or 0) == settings.min_new_tokens
+    assert theirs.max_new_tokens is theirs.min_new_tokens is None  # tasks and requests say how long
+    bounds = {"max_new_tokens": 5, "min_new_tokens": 2} if settings.max_new_tokens == 5 else None
+    assert getattr(theirs, "qkv", None) == bounds
     assert (theirs.num_beams or 1) == settings.num_beams
     assert (theirs.num_return_sequences or 1) == settings.num_samples
     for key, neutral in usual.items() if not origin else ():
@@ -125,7 +126,18 @@ def test_changed_lengths_are_written() -> None:
     assert (settings.max_new_tokens, settings.min_new_tokens) == (19, 3)
     changed = settings.replace(max_new_tokens=50)
     written = write(changed.to_dict(), {**BEAMS, "min_length": 4}, {"is_encoder_decoder": True}, False)
-    assert written["max_new_tokens"] == 50 and "max_length" not in written and written["min_length"] == 4
+    assert written["max_length"] == 51 and "max_new_tokens" not in written and written["min_length"] == 4
+    assert read(written, {}, True)[0].items() >= {"max_new_tokens": 50, "min_new_tokens": 3}.items()
+    said = {"max_new_tokens": 7}  # a file that says it keeps the key
+    bounds = {"max_new_tokens": 50, "qkv": {"min_new_tokens": 3}}
+    assert write(changed.to_dict(), said, {}, False).items() >= bounds.items()
+
+
+def test_a_published_file_that_says_no_length_stays_silent() -> None:
+    for origin, translates in (({"eos_token_id": 1}, True), ({"eos_token_id": 1}, False), ({}, False)):
+        assert write(Generation().to_dict(), origin, {"is_encoder_decoder": translates}, False) == origin
+    trained: dict[str, Any] = {"is_encoder_decoder": True, "qkv": {"task": "translate"}}
+    assert write(Generation().to_dict(), {"eos_token_id": 1}, trained, False)["max_length"] == 129
 
 
 @pytest.mark.parametrize(
@@ -134,6 +146,8 @@ def test_changed_lengths_are_written() -> None:
         ({"temperature": "hot"}, "temperature must be a number"),
         ({"eos_token_id": {"a": 1}}, "eos_token_id must be an integer from -1"),
         ({"max_length": float("inf")}, "max_length must be an integer"),
+        ({"qkv": 3}, "qkv must be a JSON object"),
+        ({"qkv": {"max_new_tokens": 0}}, r"qkv\.max_new_tokens must be an integer"),
         ({"bad_words_ids": [3]}, "bad_words_ids must be a list"),
         ({"forced_bos_token_id": 30}, "forced token's id is 30, and the model's vocabulary ends at 19"),
     ],

@@ -141,16 +141,17 @@ def test_answers_are_the_best_spans_of_their_scores(tmp_path: Path) -> None:
 BART = {"layers": 2, "attention_heads": 2, "ffn_dim": 32}
 
 
-def test_answers_of_an_encoder_decoder_match_transformers(tmp_path: Path) -> None:
-    """BART's decoder reads the question and the text too, after its starting token."""
+@pytest.mark.parametrize("family", ["Bart", pytest.param("MBart", marks=pytest.mark.slow)])
+def test_answers_of_an_encoder_decoder_match_transformers(tmp_path: Path, family: str) -> None:
+    """BART's decoder reads the question and the text too, after its starting token; mBART's after the text's last token."""
     of_hub(tmp_path, "BertForQuestionAnswering")  # for its tokenizer
     usual = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "decoder_start_token_id": 3}
     sizes = {f"{stack}_{name}": n for stack in ("encoder", "decoder") for name, n in BART.items()}
-    config = transformers.BartConfig(
+    config = getattr(transformers, f"{family}Config")(
         vocab_size=len(WORDS.split()), d_model=16, max_position_embeddings=40, **sizes, **usual
     )
     torch.manual_seed(3)
-    theirs = transformers.BartForQuestionAnswering(config).eval()
+    theirs = getattr(transformers, f"{family}ForQuestionAnswering")(config).eval()
     with torch.no_grad():
         for parameter in theirs.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.5 if parameter.ndim > 1 else 0)

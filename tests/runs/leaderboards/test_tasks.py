@@ -83,6 +83,37 @@ def test_every_answer_is_that_of_the_backend_for_transformers(tmp_path: Path) ->
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("family", [True, False])
+def test_what_qkv_wrote_is_read_as_by_qkv(family: bool, tmp_path: Path) -> None:
+    """Texts begin with `<s>` as in training, and the task's length counts, not that of the run."""
+    pytest.importorskip("lm_eval")
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.huggingface import HFLM
+    from made_tokenizers import made
+
+    import qkv.transformers  # registers the model type
+    from qkv.lm_eval import HarnessModel
+
+    tokenizer = made("bpe")
+    spec = llama(**({} if family else {"decoder__position": qkv.ALiBi()})).with_vocabulary(tokenizer.vocab_size)
+    run = qkv.Run(qkv.build(spec, seed=5).eval(), tokenizer, qkv.Generation(max_new_tokens=3), "continue")
+    run.save(tmp_path / "hub", to="hub")
+    theirs = HFLM(str(tmp_path / "hub"), backend="causal", device="cpu", batch_size=2, dtype="float32")
+    for ours in (HarnessModel(run, show_progress=False), HarnessModel(str(tmp_path / "hub"), device="cpu")):
+        assert ours.run.generation.max_new_tokens == 3
+        pairs = [("the cat sat", " on"), ("a mate", " of the cat"), ("", "mats")]
+        asked = [Instance("loglikelihood", {}, pair, i) for i, pair in enumerate(pairs)]
+        for mine, other in zip(ours.loglikelihood(asked), theirs.loglikelihood(asked), strict=True):
+            assert mine == (pytest.approx(other[0], abs=1e-4), other[1])
+        assert ours.tok_encode("the cat") == theirs.tok_encode("the cat") == run.encode("the cat")
+        until: Any = {"until": ["\n\n"], "max_gen_toks": 9, "do_sample": False}
+        asked = [Instance("generate_until", {}, (pair[0], until), i) for i, pair in enumerate(pairs[:2])]
+        outputs = theirs.generate_until(asked)
+        assert ours.generate_until(asked) == outputs
+        assert any(len(tokenizer.encode(text)) > 3 for text in outputs)
+
+
+@pytest.mark.slow
 def test_options_of_outputs_take_the_place_of_the_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("lm_eval")
     from lm_eval import simple_evaluate

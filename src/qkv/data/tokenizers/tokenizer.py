@@ -142,20 +142,30 @@ class Tokenizer(UsualCalls):
         kept = {role: name for role, name in self.roles.items() if role not in roles}
         return type(self)(self.raw, replace(self._extra, roles=kept))
 
-    def templated(self, bos: bool = True) -> Self:
-        """Return the same tokenizer with a template if it has none: `<s> a </s>`, and `<s> a </s> b </s>` for pairs.
-        Other libraries then add the special tokens as well. Without `bos`, `<s>` is left out."""
-        other = self.raw.post_processor  # may trim offsets alone, as that of byte-level BPE
-        if self.eos_id is None or (other is not None and self.raw.num_special_tokens_to_add(False)):
+    def templated(self, bos: bool = True, eos: bool = True, *, replace_own: bool = False) -> Self:
+        """Return the same tokenizer with a template, with which other libraries add the special tokens as well:
+        `<s> a </s>`, and `<s> a </s> b </s>` for pairs. Without `bos` or `eos`, `<s>` or `</s>` is left out; with `<s>`
+        alone, pairs are `<s> a <s> b`. A template of its own is kept, unless `replace_own` is set and it adds others."""
+        own = self.raw.post_processor  # may trim offsets alone, as that of byte-level BPE
+        adds = own is not None and self.raw.num_special_tokens_to_add(False) > 0
+        if (adds and not replace_own) or (eos and self.eos_id is None):
             return self
-        before = self.bos_id if bos else None
-        ends = {str(self.raw.id_to_token(i)): i for i in (before, self.eos_id) if i is not None}
-        eos = str(self.raw.id_to_token(self.eos_id))
-        single = f"$A {eos}" if before is None else f"{self.raw.id_to_token(before)} $A {eos}"
-        raw = tokenizers.Tokenizer.from_str(self.raw.to_str())
-        template = processors.TemplateProcessing(single, f"{single} $B:1 {eos}:1", list(ends.items()))
-        raw.post_processor = template if other is None else processors.Sequence([other, template])
-        return type(self)(raw, self._extra)
+        before, after = ([i] if i is not None and on else [] for i, on in ((self.bos_id, bos), (self.eos_id, eos)))
+        raw = self.raw
+        if self.with_template(["a"])[0].ids != [*before, *self.encode("a"), *after]:
+            template = self._template(before, after)
+            raw = tokenizers.Tokenizer.from_str(self.raw.to_str())
+            raw.post_processor = template if own is None or adds else processors.Sequence([own, template])
+        flags = {"add_bos_token": bool(before), "add_eos_token": bool(after)}  # which count before the template
+        flags = {key: flag for key, flag in flags.items() if key in self.config}
+        return type(self)(raw, replace(self._extra, config={**self.config, **flags}))
+
+    def _template(self, before: list[int], after: list[int]) -> processors.TemplateProcessing:
+        names = {i: str(self.raw.id_to_token(i)) for i in (*before, *after)}
+        first, end = (" ".join(names[i] for i in side) for side in (before, after))
+        single = f"{first} $A {end}".strip()
+        second = " ".join(f"{part}:1" for part in ("" if end else first, "$B", end) if part)
+        return processors.TemplateProcessing(single, f"{single} {second}", [(name, i) for i, name in names.items()])
 
     # -- files ----------------------------------------------------------------------------------------------------
 

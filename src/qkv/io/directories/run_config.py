@@ -158,9 +158,12 @@ def expects_tokenizer(folder: Path) -> bool:
 
 
 BY_TRANSFORMERS = "transformers_version"  # a key of files that transformers writes (`qkv.transformers`)
+_FOR_TRANSFORMERS = {
+    BY_TRANSFORMERS, "num_return_sequences", "max_length", "min_length", generation_file.OWN, *generation_file.IDS
+}  # fmt: skip
 
 
-def read_generation(path: Path) -> Generation:
+def read_generation(path: Path, is_encoder_decoder: bool) -> Generation:
     """The settings in a `generation_config.json`, ours or one for transformers; the defaults if there is no file."""
     if not path.is_file():
         return Generation()
@@ -168,8 +171,8 @@ def read_generation(path: Path) -> Generation:
     if not isinstance(data, dict):
         raise ValueError(f"{path} is not a JSON object but {brief(data)}")
     try:
-        if data.keys() & {BY_TRANSFORMERS, "num_return_sequences", *generation_file.IDS}:
-            return Generation.from_dict(generation_file.read(data, {}, False)[0])
+        if data.keys() & _FOR_TRANSFORMERS:
+            return Generation.from_dict(generation_file.read(data, {}, is_encoder_decoder)[0])
         return Generation.from_dict(data)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: {error}") from None

@@ -113,8 +113,8 @@ def save(
         check_room(target, sum(tensor.nbytes for tensor in model_tensors(model).values()))
     with replacing_folder(target, check) as folder:
         auto = auto and to == "qkv"
-        template = None if to == "qkv" and not auto else _template(model.spec, task, origin)
-        segments = template == "both" and model.spec.token_types > 1
+        template = None if to == "qkv" and not auto else _template(model.spec, task, tokenizer, origin)
+        segments = template == "framed" and model.spec.token_types > 1
         _save_tokenizer(folder, tokenizer, template, _longest(model, tokenizer, longest, origin), segments)
         if origin is not None and source is not None:
             _copy(source, folder, allow_pickle)
@@ -223,17 +223,21 @@ def _origin(
     return Origin(config) if before is None else replace(before, config=config)
 
 
-Template = Literal["none", "end", "both"]
-"""Special tokens that other libraries should put around a text: none, the end, or the beginning and the end."""
+Template = Literal["own", "begin", "end", "both", "framed"]
+"""Special tokens that other libraries should put around a text: those of the tokenizer's own template; the beginning, the
+end, or both, in place of its own; or both, if it has no template."""
 
 
-def _template(spec: ModelSpec, task: Use, origin: Origin | None) -> Template:
-    """The special tokens around the texts of a model trained by qkv; for other models, the tokenizer adds them."""
+def _template(spec: ModelSpec, task: Use, tokenizer: Tokenizer | None, origin: Origin | None) -> Template:
+    """The special tokens around the texts of a model trained by qkv (`LoadedModel.encode`, and `framed` for models that
+    read texts whole); for other models, the tokenizer adds them."""
     if origin is not None and not origin.is_ours:
-        return "none"
+        return "own"
     if task == "read" or not spec.predicts_tokens:
-        return "both"
-    return "end" if task == "translate" else "none"
+        return "framed"
+    if task == "translate":
+        return "end" if tokenizer is None or tokenizer.frame is None else "own"
+    return "begin" if task == "continue" else "both"
 
 
 def _longest(model: Any, tokenizer: Tokenizer | None, longest: int | None, origin: Origin | None) -> int | None:
@@ -253,5 +257,7 @@ def _save_tokenizer(
     if template is None:
         tokenizer.save(folder / TOKENIZER)
         return
-    written = tokenizer if template == "none" else tokenizer.templated(bos=template == "both")
+    written = tokenizer
+    if template != "own":
+        written = tokenizer.templated(template != "end", template != "begin", replace_own=template != "framed")
     save_for_hub(written, folder, longest, segments)

@@ -151,7 +151,8 @@ def read(folder: Path, allow_pickle: bool = False) -> SentenceSettings | None:
 def _warn_of_other_heads(folder: Path) -> None:
     if found := [name for name in OTHER_HEADS if (folder / name).is_file()]:
         warnings.warn(
-            f"{folder} has {' and '.join(found)}, for sparse and multi-vector retrieval; they are not used, nor saved again",
+            f"{folder} has {' and '.join(found)}, BGE-M3's weights for sparse and multi-vector retrieval, which qkv lacks: "
+            "only dense vectors are computed; a saved copy lacks these files, so copy them if another program needs them",
             stacklevel=4,
         )
 

@@ -7,12 +7,13 @@ from functools import partial
 from typing import Any
 
 from ...nn.models.heads.sequence import SequenceClassifier
+from ...nn.models.heads.text import Span
 from ..hub.family import Class
 from ..hub.keys import LabelCount
 from ..hub.names import Row
 from .bart import FAMILY as BART
 from .bart import TABLE, bart
-from .classes import BARE, classifier
+from .classes import BARE, answering, classifier
 
 mbart = partial(bart, pre_norm=True)
 
@@ -32,8 +33,10 @@ FAMILY = replace(
         "MBartForConditionalGeneration": Class(),
         "MBartModel": BARE,
         "MBartForSequenceClassification": classifier(SequenceClassifier(pool="last"), {"classifier_dropout": 0.0}),
+        "MBartForQuestionAnswering": classifier(Span()),
     },
     labels=LabelCount(),
     harmless={**BART.harmless, "normalize_before": True, "add_final_layer_norm": True},
-    names=(*TABLE, STACKS),
+    names=answering((*TABLE, STACKS)),
+    wraps=True,
 )

@@ -90,6 +90,8 @@ class Family(Generic[S]):
                 has no use for, and its files lack.
     labels:     the keys that give the number of labels, for classes that label sequences or tokens.
     kind:       the class of the specs: a Transformer, or a dual encoder.
+    wraps:      whether a decoder that reads the encoder's text one token behind, below a classifier or a head that finds
+                answers, starts from the text's last token (mBART) in place of the starting token.
     """
 
     model_type: str
@@ -108,6 +110,7 @@ class Family(Generic[S]):
     writes_computed: bool = True
     carried: Callable[[S], Mapping[str, Shape]] | None = None
     kind: type[ModelSpec] = Transformer
+    wraps: bool = False
 
     # -- from the Hub -------------------------------------------------------------------------------------------
 

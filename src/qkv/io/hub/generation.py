@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ...core.spec import brief
-from .values import Either, Flag, List, Maybe, Real, StringKind, ValueKind, Whole
+from .values import Either, Flag, List, Maybe, ObjectKind, Real, StringKind, ValueKind, Whole
 
 if TYPE_CHECKING:
     from ...generation import Generation
@@ -53,15 +53,21 @@ UNBUILT: dict[str, Any] = {
     "renormalize_logits": False,
 }
 UNBUILT_SAMPLING: dict[str, Any] = {"typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0, "top_h": None}
+OWN = "qkv"
+"""The key of a decoder's bounds of new tokens in a file that we write. Files of transformers' decoders have none, and
+lm-evaluation-harness and vLLM would prefer `max_new_tokens` in the file to what a task or a request asks for."""
+
 IDS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
 
 _COUNT, _NUMBER = Whole(0, 1 << 30), Real(-1e9, 1e9)
+_BOUNDS: dict[str, ValueKind] = {"max_new_tokens": Whole(1, 1 << 30), "min_new_tokens": _COUNT}
 _TOKEN = Whole(-1, 1 << 30)  # -1 is no token, in old files
 _TOKENS = Either(_TOKEN, List(_TOKEN, 4096))
 KINDS: dict[str, ValueKind] = {
     **dict.fromkeys(("num_beams", "num_return_sequences"), Whole(1, 4096)),
-    **dict.fromkeys(("max_new_tokens", "max_length"), Whole(1, 1 << 30)),
-    **dict.fromkeys(("min_new_tokens", "min_length", "no_repeat_ngram_size", "top_k"), _COUNT),
+    **_BOUNDS,
+    "max_length": Whole(1, 1 << 30),
+    **dict.fromkeys(("min_length", "no_repeat_ngram_size", "top_k"), _COUNT),
     **dict.fromkeys(("length_penalty", "repetition_penalty", "temperature", "top_p", "min_p"), _NUMBER),
     "do_sample": Flag(),
     "early_stopping": Either(Flag(), StringKind()),
@@ -192,6 +198,8 @@ def read(
     ValueError naming a setting that is of a wrong type, or would change outputs and is not built here, or a token that
     is not in the vocabulary.
     """
+    Maybe(ObjectKind(_BOUNDS, len(_BOUNDS))).check(generation.get(OWN), OWN)
+    generation = _with_own_bounds(generation)
     both = {**config, **{key: value for key, value in generation.items() if value is not None}}
     for key, kind in KINDS.items():
         Maybe(kind).check((both if key in IDS else generation).get(key), key)
@@ -225,6 +233,11 @@ def without_unknown(said: Config, vocab_size: int) -> tuple[dict[str, Any], dict
             continue
         unknown[key] = value
     return kept, unknown
+
+
+def _with_own_bounds(generation: Config) -> Config:
+    """The settings with the bounds that are kept under `OWN` in their places."""
+    return {**{key: value for key, value in generation.items() if key != OWN}, **(generation.get(OWN) or {})}
 
 
 def _lengths(generation: Config, is_encoder_decoder: bool) -> dict[str, int]:
@@ -296,19 +309,30 @@ def write(fields: Mapping[str, Any], origin: Config, config: Config, samples: bo
     for theirs, value in wanted.items():
         if value != _given(settings, theirs, usual[theirs]):
             settings[theirs] = value
-    return _with_lengths(settings, fields, bool(config.get("is_encoder_decoder")))
+    is_encoder_decoder = bool(config.get("is_encoder_decoder"))
+    stays_silent = not is_encoder_decoder or (bool(origin) and OWN not in config)  # a published model's file
+    return _with_lengths(settings, fields, is_encoder_decoder, stays_silent)
 
 
-def _with_lengths(settings: dict[str, Any], fields: Mapping[str, Any], is_encoder_decoder: bool) -> dict[str, Any]:
-    """The bounds of new tokens, unless the bounds of the whole sequence say the same."""
-    bounds = {"min_new_tokens": 0, **_lengths(settings, is_encoder_decoder)}
+def _with_lengths(
+    settings: dict[str, Any], fields: Mapping[str, Any], is_encoder_decoder: bool, stays_silent: bool
+) -> dict[str, Any]:
+    """The settings with these bounds of new tokens, unless they say the same. A key that stands there is changed. Else an
+    encoder–decoder's bound is that of its whole sequence, which is one token longer, as in transformers' own files, and a
+    decoder's stands under `OWN`."""
+    own = dict(settings.pop(OWN, None) or {})
+    bounds = {"max_new_tokens": None, "min_new_tokens": 0, **_lengths({**settings, **own}, is_encoder_decoder)}
     for new, whole in (("max_new_tokens", "max_length"), ("min_new_tokens", "min_length")):
-        if bounds.get(new) != fields[new] and not (
-            new not in bounds and fields[new] == USUAL_LENGTH and settings.get(whole) is not None
-        ):
+        if bounds[new] == fields[new] or (stays_silent and bounds[new] is None and fields[new] == USUAL_LENGTH):
+            continue
+        settings.pop(whole, None)  # of both, the library would take the stricter
+        if settings.get(new) is not None:
             settings[new] = fields[new]
-            settings.pop(whole, None)  # of both, the library would take the stricter
-    return settings
+        elif is_encoder_decoder:
+            settings[whole] = fields[new] + 1
+        else:
+            own[new] = fields[new]
+    return {**settings, **({OWN: own} if own else {})}
 
 
 def _token(both: Config, key: str) -> int | None:

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import transformers
 
+from ...core.several import shown
 from ...core.spec import SCHEMA
 from ...nn.models.base import ModelSpec
 from ...nn.models.transformer import Transformer
@@ -26,6 +27,10 @@ class QkvConfig(transformers.PreTrainedConfig):
     seed: int = 0
 
     def __post_init__(self, spec: ModelSpec | dict[str, Any] | None = None, **kwargs: Any) -> None:
+        if spec is not None and not isinstance(spec, ModelSpec | dict):
+            raise ValueError(
+                f"the spec of a QkvConfig is a Transformer, such as qkv.preset('llama'), not {shown(spec)}"
+            )
         if spec is not None:
             self.qkv = {"schema": SCHEMA, **(spec.to_dict() if isinstance(spec, ModelSpec) else spec)}
         if self.qkv is not None:

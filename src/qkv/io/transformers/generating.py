@@ -86,7 +86,7 @@ class QkvForCausalLM(_Generating):
             past_key_values = QkvCache()
         run = self._run(ids, attention_mask, position_ids, past_key_values, logits_to_keep)
         logits, seen = self._seen(run, output_attentions, output_hidden_states)
-        loss = None if labels is None else token_loss(logits[:, :-1], labels[:, 1:], num_items_in_batch)
+        loss = None if labels is None else token_loss(logits, labels, num_items_in_batch, shift=True)
         return outputs.CausalLMOutputWithPast(loss, logits, past_key_values, **of_one_stack(seen))
 
     def _run(self, ids: Tensor, mask: Tensor | None, positions: Tensor | None, past: QkvCache | None, keep: int) -> Any:

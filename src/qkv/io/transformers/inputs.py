@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -20,13 +20,16 @@ def layout_of(ids: Tensor, mask: Tensor | None, positions: Tensor | None, before
     """The layout of the last tokens of rows, of which `before` are in a cache. None if they continue the rows.
 
     Positions that start again within a row, without a mask, divide it into documents that don't see one another.
-    Raises ValueError for a mask of more than two axes, or of another length.
+    Raises ValueError for a mask of more than two axes, or of another length, and for anything but tensors.
     """
+    for name, given in (("an attention mask is", mask), ("position_ids are", positions)):
+        if given is not None and not isinstance(given, Tensor):
+            raise ValueError(f"{name} a tensor (batch, length), not {shown(given)}")
     if mask is not None and mask.ndim != 2:
         raise ValueError(
             f"an attention mask is (batch, length) here, not {tuple(mask.shape)}; the spec's patterns say who sees whom"
         )
-    if not isinstance(ids, Tensor) or ids.ndim < 2:
+    if not isinstance(ids, Tensor) or ids.ndim < 2 or (ids.ndim > 2 and not ids.is_floating_point()):
         what = f"of the shape {tuple(ids.shape)}" if isinstance(ids, Tensor) else shown(ids)
         raise ValueError(f"token ids are a tensor (batch, length), not {what}")
     rows, width = ids.shape[:2]
@@ -98,12 +101,44 @@ def refuse_others(options: Mapping[str, Any], positions: Tensor | None = None) -
         raise ValueError(f"a qkv model takes no {brief(unknown[0])} in transformers")
 
 
-def token_loss(logits: Tensor, labels: Tensor, items: Tensor | int | None = None) -> Tensor:
-    """Mean cross-entropy over labels other than −100, or their sum divided by `items`, the labels of all micro-batches."""
-    if labels.shape != logits.shape[:-1]:
-        raise ValueError(
-            f"labels have the shape {tuple(labels.shape)} and outputs {tuple(logits.shape[:-1])}; give each token one"
-        )
+def token_loss(logits: Tensor, labels: Tensor, items: Tensor | int | None = None, shift: bool = False) -> Tensor:
+    """Mean cross-entropy over labels other than −100, or their sum divided by `items`, the labels of all micro-batches.
+    With `shift`, each output is compared with the label of the next token."""
+    check_labels(labels, logits.shape[:-1], "token")
+    if shift:
+        logits, labels = logits[:, :-1], labels[:, 1:]
     flat, wanted = logits.float().reshape(-1, logits.shape[-1]), labels.reshape(-1).to(logits.device)
-    total = F.cross_entropy(flat, wanted, ignore_index=-100, reduction="sum")
+    total = class_loss(flat, wanted, "sum")
     return total / ((wanted != -100).sum() if items is None else items)
+
+
+def check_labels(labels: object, shape: Sequence[int], each: str) -> None:
+    """Raise ValueError unless the labels are a tensor of this shape: one for `each` token, or text."""
+    if not isinstance(labels, Tensor):
+        raise ValueError(f"labels are a tensor of the shape {tuple(shape)}, not {shown(labels)}")
+    if tuple(labels.shape) != tuple(shape):
+        raise ValueError(f"labels have the shape {tuple(labels.shape)}, not {tuple(shape)}; give each {each} one")
+
+
+def one_each(labels: Tensor, logits: Tensor, each: str) -> Tensor:
+    """The labels (N) of N texts or pictures, which may be a column."""
+    if isinstance(labels, Tensor) and labels.numel() == len(logits):
+        return labels.view(-1)
+    check_labels(labels, logits.shape[:1], each)
+    return labels
+
+
+def class_loss(logits: Tensor, labels: Tensor, reduction: Literal["mean", "sum"] = "mean") -> Tensor:
+    """Cross-entropy of logits (N, classes) and labels (N). Raises ValueError for a label that is no class."""
+    try:
+        return F.cross_entropy(logits.float(), labels, reduction=reduction)
+    except (IndexError, RuntimeError) as error:
+        if labels.is_floating_point():
+            raise ValueError(f"labels are integers, not {str(labels.dtype).removeprefix('torch.')}") from error
+        low, high, classes = int(labels.min()), int(labels.max()), logits.shape[1]
+        if low >= -100 and high < classes:
+            raise
+        raise ValueError(
+            f"labels range from {low} to {high}, and there are {classes} classes; give 0 to {classes - 1}, or -100 where "
+            "nothing counts"
+        ) from error

@@ -14,7 +14,7 @@ from ...nn.models.heads.vision import ImageClassifier
 from ...nn.models.transformer import Transformer
 from .base import QkvPreTrainedModel, of_one_stack, with_head
 from .config import QkvConfig
-from .inputs import layout_of, read_by, refuse_others, token_loss
+from .inputs import check_labels, class_loss, layout_of, one_each, read_by, refuse_others, token_loss
 
 
 class _OfTokens(QkvPreTrainedModel):
@@ -82,11 +82,14 @@ class QkvForSequenceClassification(_OfTokens):
 
     def loss_of(self, logits: Tensor, labels: Tensor, items: Tensor | int | None) -> Tensor:
         kind = self.config.problem_type
-        if kind == "regression" or (kind is None and logits.shape[1] == 1):
-            return F.mse_loss(logits.squeeze(-1).float(), labels.view_as(logits.squeeze(-1)).float())
-        if kind == "multi_label_classification" or (kind is None and labels.is_floating_point()):
+        several = isinstance(labels, Tensor) and labels.is_floating_point() and logits.shape[1] > 1
+        if kind == "multi_label_classification" or (kind is None and several):
+            check_labels(labels, logits.shape, "class of each text")
             return F.binary_cross_entropy_with_logits(logits.float(), labels.float())
-        return F.cross_entropy(logits.float(), labels.view(-1))
+        labels = one_each(labels, logits, "text")
+        if kind == "regression" or (kind is None and logits.shape[1] == 1):
+            return F.mse_loss(logits.squeeze(-1).float(), labels.float())
+        return class_loss(logits, labels)
 
 
 class QkvForQuestionAnswering(QkvPreTrainedModel):
@@ -151,5 +154,5 @@ class QkvForImageClassification(QkvPreTrainedModel):
         if pixel_values is None:
             raise ValueError("give pixel_values (batch, channels, height, width)")
         logits, seen = self._seen(lambda: self.model(pixel_values), output_attentions, output_hidden_states)
-        loss = None if labels is None else F.cross_entropy(logits.float(), labels.view(-1))
+        loss = None if labels is None else class_loss(logits, one_each(labels, logits, "picture"))
         return outputs.ImageClassifierOutput(loss, logits, **of_one_stack(seen))

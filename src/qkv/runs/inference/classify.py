@@ -178,10 +178,7 @@ def inputs_of(run: LoadedModel, rows: Rows, *, first_sees_all: bool = False) -> 
 
 
 def _behind(run: LoadedModel, ids: list[int]) -> list[int]:
-    """Return the input of the decoder for a text. mBART's decoder starts from the last token (a language or `</s>`), and its
-    output at `</s>` is used."""
-    config = {} if run.origin is None else run.origin.config
-    if config.get("model_type") != "mbart":
-        return [run.start or 0, *ids[:-1]]
-    ends = [i for i, token in enumerate(ids) if token == config.get("eos_token_id", 2)]
-    return [ids[-1], *ids[:-1]][: ends[-1] + 1 if ends else len(ids)]
+    """Return the input of the decoder for a text, as far as its last `</s>`, whose output is classified."""
+    end = None if run.origin is None else run.origin.config.get("eos_token_id", 2)
+    ends = [i for i, token in enumerate(ids) if token == end]
+    return run.shifted(ids)[: ends[-1] + 1 if ends else len(ids)]

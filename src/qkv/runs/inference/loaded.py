@@ -152,6 +152,15 @@ class LoadedModel:
         own = None if self.ids is None else self.ids.start
         return start_of(self.words, self.task) if own is None else own
 
+    def shifted(self, ids: Sequence[int]) -> list[int]:
+        """The input of a decoder that reads the encoder's text one token behind: it starts from the starting token or, if
+        the family says so (mBART), from the text's last token."""
+        from ...io.families import FAMILIES  # imported here: generating does without
+
+        model_type = "" if self.origin is None else str(self.origin.config.get("model_type"))
+        wraps = model_type in FAMILIES and FAMILIES[model_type].wraps
+        return [ids[-1] if wraps else self.start or 0, *ids[:-1]]
+
     @property
     def ends(self) -> list[int]:
         """The tokens that end an output."""

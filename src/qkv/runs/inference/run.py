@@ -444,7 +444,7 @@ def load(
         check_fit(tokenizer, spec, str(folder))
     quantization, said = quantization_of(read_json(folder / CONFIG), folder), origin.kept(folder, spec)
     model = weight_files.load(spec, folder / WEIGHTS, where, numbers, quantization, scheme)
-    model.origin, generation = said, read_generation(folder / GENERATION)
+    model.origin, generation = said, read_generation(folder / GENERATION, spec.is_encoder_decoder)
     return Run(model, tokenizer, said.ids.unbounded(generation) if said else generation, task, recipe, folder, said)
 
 

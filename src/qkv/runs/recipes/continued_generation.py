@@ -61,7 +61,7 @@ def said(directory: str, recipe: str) -> dict[str, Any]:
         return {**dict.fromkeys(SAMPLING), **origin.fields} if origin is not None and _speaks(origin) else {}
     if not (folder / GENERATION).is_file() or (origin is None and _recipe_of(folder) != recipe):
         return {}
-    settings = read_generation(folder / GENERATION)
+    settings = read_generation(folder / GENERATION, spec_of(directory).is_encoder_decoder)
     return _fields(settings if origin is None else origin.ids.unbounded(settings))
 
 

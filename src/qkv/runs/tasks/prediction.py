@@ -40,9 +40,8 @@ class TrainedModel(Protocol):
     def words(self) -> Tokenizer:
         """The tokenizer. Raises ValueError if there is none."""
 
-    @property
-    def start(self) -> int | None:
-        """The token from which a decoder starts."""
+    def shifted(self, ids: Sequence[int]) -> list[int]:
+        """The input of a decoder that reads the encoder's text one token behind."""
 
     @property
     def batching(self) -> Batching:

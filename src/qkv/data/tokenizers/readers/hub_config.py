@@ -169,7 +169,7 @@ def put_template(
         raw.post_processor = processors.TemplateProcessing(f"{cls} $A {end}", f"{cls} $A {end} $B {end}", list(ends))
     elif family.language:
         (end, _), (language, _) = ends = token("eos"), _language(raw, config.values.get("src_lang") or family.language)
-        behind = family.template == "eos-language" or config.flag("legacy_behaviour", False)
+        behind = family.template == "eos-language" or (family.legacy and config.flag("legacy_behaviour", False))
         around = ["{}", end, language] if behind else [language, "{}", end]
         single, pair = (" ".join(around).format(text) for text in ("$A", "$A $B"))
         raw.post_processor = processors.TemplateProcessing(single, pair, list(ends))

@@ -31,6 +31,7 @@ class TokenizerFamily:
     eats_space:  the mask token includes the space before it.
     sentinels:   the default number of `<extra_id_…>` after the vocabulary.
     language:    the language of texts, unless the configuration has `src_lang`.
+    legacy:      whether `legacy_behaviour` in the configuration moves the language behind `</s>` (NLLB).
     """
 
     name: str
@@ -43,6 +44,7 @@ class TokenizerFamily:
     eats_space: bool = False
     sentinels: int = 0
     language: str = ""
+    legacy: bool = False
 
 
 _END_OF_TEXT = "<|endoftext|>"
@@ -113,7 +115,15 @@ MBART_50 = TokenizerFamily(
     "mbart-50", "sentencepiece", ("MBart50Tokenizer",), (), _ROBERTA, "language-eos", eats_space=True, language="en_XX"
 )
 NLLB = TokenizerFamily(
-    "nllb", "sentencepiece", ("NllbTokenizer",), (), _ROBERTA, "language-eos", eats_space=True, language="eng_Latn"
+    "nllb",
+    "sentencepiece",
+    ("NllbTokenizer",),
+    (),
+    _ROBERTA,
+    "language-eos",
+    eats_space=True,
+    language="eng_Latn",
+    legacy=True,
 )
 M2M_100 = TokenizerFamily(
     "m2m-100",

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-
 from ....core.batch import Batch
 from ....data.source import Example
 from ..prediction import Prediction, TrainedModel
@@ -50,9 +48,11 @@ def _read_by_both(trained: TrainedModel, batch: Batch) -> Batch:
     """Return the batch. For an encoder–decoder (BART), add a target: the same texts, shifted by one token."""
     if not trained.model.is_encoder_decoder:
         return batch
-    ids, start = batch.inputs["ids"], trained.start
-    target = torch.cat([torch.full_like(ids[:, :1], start or 0), ids[:, :-1]], 1)
-    return replace(batch, inputs={**batch.inputs, "target": target, "target_layout": batch.inputs["layout"]})
+    ids, layout = batch.inputs["ids"], batch.inputs["layout"]
+    target = ids.clone()
+    for row, behind, real in zip(ids, target, layout.valid.expand_as(ids), strict=True):
+        behind[real] = ids.new_tensor(trained.shifted(row[real].tolist()))
+    return replace(batch, inputs={**batch.inputs, "target": target, "target_layout": layout})
 
 
 def _example(line: str, where: str) -> Example:
