@@ -15,10 +15,10 @@ from torch import Tensor
 
 from qkv import Layout, attend, causal
 from qkv.nn.attention.attend import check_layouts, check_options, check_tensors, layouts_of
-from qkv.nn.attention.ring import Order, Parcel, RingProblem, RingSchedule, attend_shards
 from qkv.nn.kernels.plan import allowed_mask
 from qkv.nn.patterns.basic import Full, Pattern
 from qkv.nn.positions.base import Bias
+from qkv.training.parallel.model_parallel.ring import Order, Parcel, RingProblem, RingSchedule, attend_shards
 
 _FULL = Full()
 

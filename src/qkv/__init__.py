@@ -56,12 +56,9 @@ _HOME = {
     "nn.models.block": ["Block"],
     "nn.attention.bigbird": ["BlockSparseAttention"],
     "nn.attention.longformer": ["GlobalAttention"],
-    "nn.models.heads.text": [
-        "Head",
-        "LanguageModel",
-        "TokenClassifier",
-        "Transform",
-    ],
+    "nn.models.heads.base": ["Head"],
+    "nn.models.heads.language_model": ["LanguageModel", "Transform"],
+    "nn.models.heads.text": ["TokenClassifier"],
     "nn.models.heads.sequence": ["SequenceClassifier"],
     "nn.models.initialization": ["Initialization", "Glorot", "Normal", "T5Normal"],
     "nn.attention.convolution": ["Convolution", "ByteNetConvolution"],
@@ -187,11 +184,11 @@ if TYPE_CHECKING:  # `as` marks a name as exported
     from .nn.layers.patches import States as States
     from .nn.layers.patches import masked_layout as masked_layout
     from .nn.models.block import Block as Block
+    from .nn.models.heads.base import Head as Head
+    from .nn.models.heads.language_model import LanguageModel as LanguageModel
+    from .nn.models.heads.language_model import Transform as Transform
     from .nn.models.heads.sequence import SequenceClassifier as SequenceClassifier
-    from .nn.models.heads.text import Head as Head
-    from .nn.models.heads.text import LanguageModel as LanguageModel
     from .nn.models.heads.text import TokenClassifier as TokenClassifier
-    from .nn.models.heads.text import Transform as Transform
     from .nn.models.heads.vision import Detector as Detector
     from .nn.models.heads.vision import ImageClassifier as ImageClassifier
     from .nn.models.heads.vision import MaskTokens as MaskTokens

@@ -13,7 +13,7 @@ from small import gradients, ids, model, packed, padded, same_gradients
 from qkv.core.batch import IGNORE, Batch
 from qkv.core.layout import Layout
 from qkv.core.ranks import ALONE
-from qkv.nn.models.heads.text import LanguageModel
+from qkv.nn.models.heads.language_model import LanguageModel
 from qkv.training.gradients.accumulation import weighed
 from qkv.training.objective import NextToken, Objective, SequenceToSequence
 from qkv.training.optimizers import SGD

@@ -10,7 +10,7 @@ from selection import Combination, Contract
 from small import ids, model
 
 from qkv.generation import generate, score
-from qkv.nn.models.heads.text import LanguageModel
+from qkv.nn.models.heads.language_model import LanguageModel
 
 EOS, BOS, NEW = 3, 1, 7
 UNTIED = LanguageModel(tied=False)

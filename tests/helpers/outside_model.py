@@ -14,7 +14,7 @@ from qkv.core.spec import Cost
 from qkv.io.directories.build import GenerativeModel
 from qkv.nn.layers.losses import LossSums
 from qkv.nn.models.base import ModelSpec
-from qkv.nn.models.heads.text import LanguageModel
+from qkv.nn.models.heads.language_model import LanguageModel
 from qkv.nn.models.initialization import Initialization, Normal
 
 

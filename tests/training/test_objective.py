@@ -6,7 +6,7 @@ from train_stand_in import Tiny, batch, train
 import qkv
 from qkv.core.batch import IGNORE, Batch, Term, Terms
 from qkv.nn.layers.moe import MixtureOfExperts
-from qkv.nn.models.heads.text import LanguageModel
+from qkv.nn.models.heads.language_model import LanguageModel
 from qkv.training.objective import NextToken, Objective, SequenceToSequence
 
 

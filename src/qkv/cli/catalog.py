@@ -256,7 +256,7 @@ ROLES = {
     "norms": "nn.layers.norm.Norm",
     "placements": "nn.models.placement.Placement",
     "inputs": "nn.layers.embedding.Input",
-    "heads": "nn.models.heads.text.Head",
+    "heads": "nn.models.heads.base.Head",
     "caches": "nn.kv_cache.kinds.CacheKind",
     "speculations": "generation.speculation.Speculation",
     "objectives": "training.objective.Objective",

@@ -19,7 +19,7 @@ from ..nn.attention.weighting import Weighting
 from ..nn.layers.feedforward import FeedForwardLayer
 from ..nn.layers.norm import Norm
 from ..nn.models.base import ModelSpec
-from ..nn.models.heads.text import Head
+from ..nn.models.heads.base import Head
 from ..nn.models.placement import Placement
 from ..nn.models.transformer import Transformer
 from ..nn.patterns.algebra import Pattern

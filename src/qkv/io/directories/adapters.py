@@ -12,7 +12,7 @@ from ...core import several
 from ...core.atomic import replacing_folder
 from ...nn.layers.lora import LoRA, fold, insert, layers, merged
 from ...nn.layers.quantized import quantized
-from ...nn.models.heads.text import LanguageModel
+from ...nn.models.heads.language_model import LanguageModel
 from ...nn.models.transformer import TransformerModel
 from ...training.checkpoints.streaming import Later, stream_tensors
 from ...training.checkpoints.weights import model_tensors, read_tensors, replace_tensors

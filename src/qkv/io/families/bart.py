@@ -9,8 +9,9 @@ from ...nn.layers.embedding import Embedding
 from ...nn.layers.feedforward import Activation, FeedForward
 from ...nn.layers.norm import LayerNorm, NoNorm
 from ...nn.models.block import Block
+from ...nn.models.heads.language_model import LanguageModel
 from ...nn.models.heads.sequence import SequenceClassifier
-from ...nn.models.heads.text import LanguageModel, Span
+from ...nn.models.heads.text import Span
 from ...nn.models.initialization import Normal
 from ...nn.models.stack import Stack
 from ...nn.models.transformer import Transformer

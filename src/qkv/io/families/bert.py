@@ -9,8 +9,8 @@ from ...nn.layers.embedding import Embedding
 from ...nn.layers.feedforward import Activation, FeedForward
 from ...nn.layers.norm import LayerNorm
 from ...nn.models.block import Block
+from ...nn.models.heads.language_model import LanguageModel, Transform
 from ...nn.models.heads.sequence import SequenceClassifier
-from ...nn.models.heads.text import LanguageModel, Transform
 from ...nn.models.initialization import Normal
 from ...nn.models.stack import Stack
 from ...nn.models.transformer import Transformer

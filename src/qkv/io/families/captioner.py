@@ -10,7 +10,7 @@ from typing import Any
 
 from ...nn.layers.embedding import Embedding
 from ...nn.layers.patches import GridPosition, Patches
-from ...nn.models.heads.text import LanguageModel
+from ...nn.models.heads.language_model import LanguageModel
 from ...nn.models.initialization import Glorot
 from ...nn.models.joint import Medium, Tower, with_media
 from ...nn.models.stack import Stack

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from ...nn.models.heads.base import Head
+from ...nn.models.heads.language_model import LanguageModel
 from ...nn.models.heads.sequence import SequenceClassifier
-from ...nn.models.heads.text import Head, LanguageModel, Span, TokenClassifier
+from ...nn.models.heads.text import Span, TokenClassifier
 from ...nn.models.transformer import Transformer
 from ..hub.family import Class, Table
 from ..hub.names import Row

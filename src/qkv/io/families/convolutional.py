@@ -15,7 +15,7 @@ from ...nn.layers.embedding import Embedding
 from ...nn.layers.feedforward import NoFeedForward
 from ...nn.layers.norm import NoNorm
 from ...nn.models.block import Block
-from ...nn.models.heads.text import LanguageModel
+from ...nn.models.heads.language_model import LanguageModel
 from ...nn.models.stack import Stack
 from ...nn.models.transformer import Transformer
 from ...nn.patterns.basic import causal

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from ...core.spec import brief
+from ...nn.models.heads.language_model import LanguageModel, Transform
 from ...nn.models.heads.sequence import SequenceClassifier
-from ...nn.models.heads.text import LanguageModel, Span, TokenClassifier, Transform
+from ...nn.models.heads.text import Span, TokenClassifier
 from ...nn.models.transformer import Transformer
 from ..hub.family import Class, Family, Table, at
 from ..hub.keys import ANY, Key, changed

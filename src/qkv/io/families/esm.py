@@ -16,8 +16,8 @@ from ...nn.layers.feedforward import FeedForward
 from ...nn.layers.mask_scaled import MaskScaledEmbedding
 from ...nn.layers.norm import LayerNorm, NoNorm
 from ...nn.models.block import Block
+from ...nn.models.heads.language_model import LanguageModel, Transform
 from ...nn.models.heads.sequence import SequenceClassifier
-from ...nn.models.heads.text import LanguageModel, Transform
 from ...nn.models.initialization import Normal
 from ...nn.models.stack import Stack
 from ...nn.models.transformer import Transformer

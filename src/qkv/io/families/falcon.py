@@ -11,7 +11,7 @@ from ...nn.attention.multi_head import Attention
 from ...nn.layers.feedforward import Activation, FeedForward
 from ...nn.layers.norm import LayerNorm
 from ...nn.models.block import Block
-from ...nn.models.heads.text import LanguageModel
+from ...nn.models.heads.language_model import LanguageModel
 from ...nn.models.initialization import Normal
 from ...nn.models.placement import Parallel
 from ...nn.models.stack import Stack

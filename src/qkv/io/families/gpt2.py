@@ -9,7 +9,7 @@ from ...nn.layers.embedding import Embedding
 from ...nn.layers.feedforward import Activation, FeedForward
 from ...nn.layers.norm import LayerNorm
 from ...nn.models.block import Block
-from ...nn.models.heads.text import LanguageModel
+from ...nn.models.heads.language_model import LanguageModel
 from ...nn.models.initialization import Normal
 from ...nn.models.stack import Stack
 from ...nn.models.transformer import Transformer

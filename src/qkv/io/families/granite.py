@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ...nn.models.heads.text import LanguageModel
+from ...nn.models.heads.language_model import LanguageModel
 from ...nn.models.transformer import Transformer
 from ...nn.positions.rotary import Rotary
 from ..hub.family import UNSAID, Class

@@ -9,7 +9,7 @@ from ...nn.attention.multi_head import Attention
 from ...nn.layers.feedforward import Activation, FeedForward, FeedForwardLayer
 from ...nn.layers.norm import NoNorm, RMSNorm
 from ...nn.models.block import Block
-from ...nn.models.heads.text import LanguageModel
+from ...nn.models.heads.language_model import LanguageModel
 from ...nn.models.initialization import Normal
 from ...nn.models.stack import Stack
 from ...nn.models.transformer import Transformer

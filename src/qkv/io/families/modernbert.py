@@ -10,8 +10,10 @@ from ...nn.layers.embedding import Embedding
 from ...nn.layers.feedforward import Activation, FeedForward
 from ...nn.layers.norm import LayerNorm, NoNorm
 from ...nn.models.block import Block
+from ...nn.models.heads.base import Head
+from ...nn.models.heads.language_model import LanguageModel, Transform
 from ...nn.models.heads.sequence import Pooling, SequenceClassifier
-from ...nn.models.heads.text import Head, LanguageModel, TokenClassifier, Transform
+from ...nn.models.heads.text import TokenClassifier
 from ...nn.models.initialization import Normal
 from ...nn.models.stack import Stack
 from ...nn.models.transformer import Transformer

@@ -7,7 +7,8 @@ from typing import Any
 
 from ...nn.layers.embedding import Embedding
 from ...nn.layers.norm import NoNorm
-from ...nn.models.heads.text import LanguageModel, Span, Transform
+from ...nn.models.heads.language_model import LanguageModel, Transform
+from ...nn.models.heads.text import Span
 from ...nn.models.initialization import Normal
 from ...nn.models.placement import PreNorm
 from ...nn.models.transformer import Transformer

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from ...core.spec import brief
 from ...nn.attention.scores import Additive
 from ...nn.layers.rnn import Cell
-from ...nn.models.heads.text import LanguageModel
+from ...nn.models.heads.language_model import LanguageModel
 from ...nn.models.initialization import Initialization
 from ...nn.models.recurrent.decoder import Context
 from ...nn.models.recurrent.deep import Connections

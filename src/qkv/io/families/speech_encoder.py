@@ -12,7 +12,7 @@ from ...nn.layers.frames import Frames
 from ...nn.layers.norm import LayerNorm
 from ...nn.models.block import Block
 from ...nn.models.heads.ctc import CTC
-from ...nn.models.heads.text import LanguageModel
+from ...nn.models.heads.language_model import LanguageModel
 from ...nn.models.initialization import Glorot
 from ...nn.models.stack import Stack
 from ...nn.models.transformer import Transformer

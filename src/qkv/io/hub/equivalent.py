@@ -10,7 +10,7 @@ import torch
 
 from ...nn.layers.quantized import check_not_quantized
 from ...nn.models.build import build
-from ...nn.models.heads.text import LanguageModel
+from ...nn.models.heads.language_model import LanguageModel
 from ...nn.models.transformer import Transformer, TransformerModel
 from ...nn.positions.absolute import Sinusoidal
 from ...nn.pruning.low_rank import multiplied_out, with_full_matrices

@@ -16,8 +16,9 @@ from ...nn.attention.multi_head import Attention
 from ...nn.layers.embedding import Embedding
 from ...nn.models.base import ModelSpec
 from ...nn.models.dual_encoder import DualEncoder
+from ...nn.models.heads.base import Head
 from ...nn.models.heads.sequence import SequenceClassifier
-from ...nn.models.heads.text import Head, TokenClassifier
+from ...nn.models.heads.text import TokenClassifier
 from ...nn.models.heads.vision import MaskTokens, PixelDecoder
 from ...nn.models.transformer import Transformer
 from ...nn.positions.bias import T5Buckets

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.spec import Spec
-from ...nn.models.heads.text import LanguageModel
+from ...nn.models.heads.language_model import LanguageModel
 from ...nn.models.transformer import Transformer
 from .family import difference
 

@@ -21,7 +21,7 @@ from ...nn.layers.linear import Linear
 from ...nn.layers.quantized import QuantizedMatrix, put, quantized
 from ...nn.models.base import ModelSpec
 from ...nn.models.build import with_own_buffers
-from ...nn.models.heads.text import LanguageModelHead
+from ...nn.models.heads.language_model import LanguageModelHead
 from ...nn.models.quantized.parts import experts_of
 from ...nn.models.quantized.select import group_sizes, matrices
 from ...nn.models.transformer import TransformerModel

@@ -15,7 +15,8 @@ from transformers import modeling_outputs as outputs
 from ...core.spec import SCHEMA
 from ...nn.activations import record, sites
 from ...nn.models.build import outline
-from ...nn.models.heads.text import Head, LanguageModel
+from ...nn.models.heads.base import Head
+from ...nn.models.heads.language_model import LanguageModel
 from ...nn.models.transformer import Transformer
 from ..directories.build import build
 from .config import QkvConfig

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from transformers import modeling_outputs as outputs
 
 from ...core.layout import Layout
-from ...nn.models.heads.text import LanguageModel
+from ...nn.models.heads.language_model import LanguageModel
 from ...nn.models.transformer import Transformer, TransformerModel
 from .base import QkvPreTrainedModel, of_one_stack, with_head
 from .cache import QkvCache

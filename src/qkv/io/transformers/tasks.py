@@ -8,8 +8,9 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import modeling_outputs as outputs
 
+from ...nn.models.heads.language_model import LanguageModel
 from ...nn.models.heads.sequence import SequenceClassifier
-from ...nn.models.heads.text import LanguageModel, Span, TokenClassifier
+from ...nn.models.heads.text import Span, TokenClassifier
 from ...nn.models.heads.vision import ImageClassifier
 from ...nn.models.transformer import Transformer
 from .base import QkvPreTrainedModel, of_one_stack, with_head

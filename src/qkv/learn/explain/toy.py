@@ -11,7 +11,7 @@ from ...nn.layers.feedforward import FeedForward
 from ...nn.layers.norm import LayerNorm
 from ...nn.models.block import Block
 from ...nn.models.build import AnyModel, build
-from ...nn.models.heads.text import LanguageModel
+from ...nn.models.heads.language_model import LanguageModel
 from ...nn.models.stack import Stack
 from ...nn.models.transformer import Transformer
 from ...nn.patterns.basic import causal

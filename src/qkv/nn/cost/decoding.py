@@ -10,7 +10,7 @@ import torch
 
 from ..kv_cache.kinds import CacheKind, named
 from ..layers.moe import MixtureOfExperts
-from ..models.heads.text import LanguageModel
+from ..models.heads.language_model import LanguageModel
 from ..models.stack import pairs
 from ..models.transformer import Transformer
 from .accelerators import Accelerator

@@ -13,7 +13,7 @@ from ..attention.multi_head import Attention
 from ..layers.feedforward import FeedForward
 from ..layers.moe import MixtureOfExperts
 from ..models.base import ModelSpec
-from ..models.heads.text import LanguageModel
+from ..models.heads.language_model import LanguageModel
 from ..models.stack import pairs
 from ..models.transformer import Transformer
 from .flops import BatchShape, token_tables

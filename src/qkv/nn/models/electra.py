@@ -19,7 +19,9 @@ from ..layers.embedding import Embedding
 from ..layers.losses import LossSums
 from ..layers.norm import NoNorm
 from ..positions.absolute import Learned, LearnedEmbedding
-from .heads.text import Head, HeadModule, LanguageModel, TokenClassifier, TokenClassifierHead, Transform
+from .heads.base import Head, HeadModule
+from .heads.language_model import LanguageModel, Transform
+from .heads.text import TokenClassifier, TokenClassifierHead
 from .replace import replace
 from .stack import StackModule
 from .transformer import Transformer, TransformerModel

@@ -18,8 +18,9 @@ from ..kv_cache.kinds import CacheKind
 from ..layers.losses import LossSums, at_least_fp32, cross_entropy
 from .base import ModelModule
 from .build import AnyModel
+from .heads.language_model import LanguageModel
 from .heads.sequence import SequenceClassifier
-from .heads.text import LanguageModel, TokenClassifier
+from .heads.text import TokenClassifier
 from .heads.vision import ImageClassifier
 
 Mode = Literal["linear", "log_linear"]

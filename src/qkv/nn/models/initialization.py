@@ -21,7 +21,7 @@ from ..layers.grouped_linear import GroupedLinear
 from ..layers.linear import Linear
 from ..positions.absolute import LearnedEmbedding
 from ..positions.bias import T5Bias
-from .heads.text import LanguageModelHead
+from .heads.language_model import LanguageModelHead
 from .placement import deepnorm_constants
 from .unfilled import unfilled
 

@@ -23,8 +23,9 @@ from ..patterns.documents import places_of, placing
 from ..positions.absolute import Learned
 from .base import ModelSpec, tie_again, warn_of_copying
 from .heads import pixel_masks, series, vision  # noqa: F401  # registers their heads
+from .heads.base import Head, HeadModule
+from .heads.language_model import LanguageModel
 from .heads.sequence import SequenceClassifier, SequenceClassifierHead
-from .heads.text import Head, HeadModule, LanguageModel
 from .initialization import Glorot, Initialization
 from .joint import Joint, JointEmbedding, JointIds, MediaInputs
 from .stack import Recompute, Stack, StackModule, about_cache

@@ -20,9 +20,10 @@ from ...io.directories.layout import read_json
 from ...io.directories.preprocessor import FILE, Preprocessor
 from ...nn.layers.waveform import Waveform
 from ...nn.models.dual_encoder import DualEncoder
+from ...nn.models.heads.base import Head
 from ...nn.models.heads.ctc import CTC
 from ...nn.models.heads.sequence import SequenceClassifier
-from ...nn.models.heads.text import Head, Span, TokenClassifier
+from ...nn.models.heads.text import Span, TokenClassifier
 from ...nn.models.heads.vision import Detector, ImageClassifier
 from ...nn.models.transformer import Transformer
 from ..tasks.classes import predictions, split_pairs

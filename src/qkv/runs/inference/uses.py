@@ -8,8 +8,8 @@ from ...nn.layers.embedding import Embedding
 from ...nn.layers.frames import Frames
 from ...nn.layers.patches import Patches
 from ...nn.layers.waveform import Waveform
+from ...nn.models.heads.language_model import LanguageModel
 from ...nn.models.heads.sequence import SequenceClassifier
-from ...nn.models.heads.text import LanguageModel
 from ...nn.models.heads.vision import ImageClassifier
 from ...nn.models.transformer import Transformer
 from .loaded import LoadedModel, has_towers

@@ -18,8 +18,8 @@ from ...io.directories.preprocessor import Preprocessor, is_there
 from ...io.directories.spec import spec_of
 from ...nn.layers.patches import Patches
 from ...nn.models.dual_encoder import DualEncoder
+from ...nn.models.heads.base import Head
 from ...nn.models.heads.sequence import SequenceClassifier
-from ...nn.models.heads.text import Head
 from ...nn.models.transformer import Transformer
 
 T = TypeVar("T", bound=Task)

@@ -28,9 +28,10 @@ from ...io.directories.layout import RECIPE, read_text
 from ...nn.layers.lora import Adapter
 from ...nn.models.base import ModelSpec
 from ...nn.models.dual_encoder import DualEncoder
+from ...nn.models.heads.base import Head
 from ...nn.models.heads.sequence import SentenceVector, SequenceClassifier
 from ...nn.models.heads.series import Forecaster
-from ...nn.models.heads.text import Head, Span, TokenClassifier
+from ...nn.models.heads.text import Span, TokenClassifier
 from ...nn.models.long_texts import has_global_tokens
 from ...nn.models.stack import Stack
 from ...nn.models.transformer import Transformer

@@ -13,7 +13,7 @@ from torch import Tensor
 from ...generation.model_interface import settled
 from ...generation.prompts import ROOM
 from ...nn.models.fused_step.rows import FusedRows, RowCache
-from ...nn.models.heads.text import LanguageModelHead
+from ...nn.models.heads.language_model import LanguageModelHead
 from ...runs.inference.loaded import LoadedModel
 from .continuation import ChosenToken, Continued, Work, described
 from .crashes import Crashes

@@ -12,7 +12,7 @@ from torch import nn
 from ...core.spec import brief, nearest
 from ...nn.layers.convolution import PictureConvolution
 from ...nn.layers.embedding import InputModule
-from ...nn.models.heads.text import HeadModule
+from ...nn.models.heads.base import HeadModule
 from ...nn.positions.base import PositionModule
 
 ELSEWHERE = "parameters_elsewhere"  # the attribute of a model that holds the names of parameters of other stages

@@ -13,8 +13,8 @@ from qkv.nn.layers.feedforward import FeedForward
 from qkv.nn.layers.patches import GridPosition, Patches, States, image_layout, masked_layout, patchify
 from qkv.nn.models.block import Block
 from qkv.nn.models.build import build
+from qkv.nn.models.heads.base import Head
 from qkv.nn.models.heads.pixel_masks import PixelMasks
-from qkv.nn.models.heads.text import Head
 from qkv.nn.models.heads.vision import Detector, ImageClassifier, MaskTokens, Objects, PixelDecoder
 from qkv.nn.models.stack import Stack
 from qkv.nn.models.transformer import Transformer

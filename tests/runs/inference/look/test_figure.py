@@ -18,8 +18,8 @@ from PIL import Image
 from test_predict_by_head import named, of_hub
 
 import qkv
+from qkv.nn.models.heads.language_model import LanguageModel
 from qkv.nn.models.heads.sequence import SequenceClassifier
-from qkv.nn.models.heads.text import LanguageModel
 from qkv.runs.inference.look.figure import look
 from qkv.runs.inference.run import Run, load
 

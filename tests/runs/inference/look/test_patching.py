@@ -11,7 +11,7 @@ import torch
 import qkv
 from qkv.cli import main
 from qkv.nn.activations import Zero
-from qkv.nn.models.heads.text import LanguageModel
+from qkv.nn.models.heads.language_model import LanguageModel
 from qkv.runs.inference.look.patching import patching_panel
 from qkv.runs.inference.run import Run
 

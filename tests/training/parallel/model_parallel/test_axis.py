@@ -10,8 +10,8 @@ import torch
 
 from qkv.core.layout import Layout
 from qkv.core.ranks import Alone
-from qkv.nn.attention.ring import Order
 from qkv.training.parallel.model_parallel.axis import TokenAxis
+from qkv.training.parallel.model_parallel.ring import Order
 
 
 @pytest.mark.parametrize("order", get_args(Order))

@@ -12,7 +12,7 @@ from ....nn.layers.embedding import TokenEmbedding
 from ....nn.layers.linear import Linear
 from ....nn.layers.quantized import PARTS, QuantizedMatrix, quantized
 from ....nn.models.build import AnyModel
-from ....nn.models.heads.text import LanguageModelHead
+from ....nn.models.heads.language_model import LanguageModelHead
 from ....nn.quantization.formats import Packed
 from ....training.checkpoints.weights import model_tensors
 from ..names import Names, StoredPlace

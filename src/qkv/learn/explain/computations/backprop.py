@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from ....nn.activations.record import record
 from ....nn.attention.attend import attend
-from ....nn.models.heads.text import LanguageModelHead
+from ....nn.models.heads.language_model import LanguageModelHead
 from ..explanation import Explanation
 from ..steps import Step, Values, listing, matrix, number
 from ..subject import Attended, Subject, attended

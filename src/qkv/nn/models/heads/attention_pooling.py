@@ -15,7 +15,7 @@ from ...attention.attend import attend
 from ...layers.feedforward import Activation, FeedForward
 from ...layers.linear import Linear
 from ...layers.norm import LayerNorm
-from .text import Head, HeadModule
+from .base import Head, HeadModule
 
 
 class AttentionPooling(Head, kind="attention-pooling"):

@@ -17,7 +17,7 @@ from ....core.spec import Cost
 from ...layers.dropout import dropout
 from ...layers.linear import Linear
 from ...layers.losses import LossSums, at_least_fp32
-from .text import Head, HeadModule
+from .base import Head, HeadModule
 
 
 class CTC(Head, kind="ctc"):

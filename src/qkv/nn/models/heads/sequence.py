@@ -19,7 +19,7 @@ from ...layers.feedforward import ACTIVATIONS, Activation
 from ...layers.linear import Linear
 from ...layers.losses import LossSums, cross_entropy
 from ...layers.norm import NoNorm, Norm
-from .text import Head, HeadModule
+from .base import Head, HeadModule
 
 Pooling = Literal["first", "last", "mean", "max"]
 

@@ -14,7 +14,7 @@ from ...layers.dropout import dropout_of_vectors
 from ...layers.linear import Linear
 from ...layers.losses import LossSums, at_least_fp32
 from ...layers.patches import Patches, patches_of
-from .text import HeadModule
+from .base import HeadModule
 from .vision import ImageHead, OfImages
 
 

@@ -20,7 +20,7 @@ from ...layers.losses import LossSums, at_least_fp32, cross_entropy
 from ...layers.norm import LayerNorm
 from ...layers.patches import Patches, Size, States, image_layout, patches_of, patchify, shown_patches, unpatchify
 from ..stack import Stack, StackModule
-from .text import Head, HeadModule
+from .base import Head, HeadModule
 
 
 class OfImages(Head):

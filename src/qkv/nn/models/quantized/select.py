@@ -16,7 +16,7 @@ from ...layers.linear import Linear
 from ...layers.lora import layers as adapted_layers
 from ...layers.quantized import check_not_quantized
 from ...quantization.scheme import Scheme
-from ..heads.text import LanguageModelHead
+from ..heads.language_model import LanguageModelHead
 from ..transformer import TransformerModel
 
 

@@ -23,7 +23,7 @@ from ...layers.embedding import Embedding
 from ...layers.losses import LossSums
 from ...layers.rnn import Cell, PaddedRows, Recurrence, rnn_flops, rnn_parameters
 from ..base import ModelModule, ModelSpec, layout_of, warn_of_copying
-from ..heads.text import LanguageModel
+from ..heads.language_model import LanguageModel
 from ..initialization import Glorot, Initialization
 from .attention import Bahdanau
 from .decoder import Context, DecoderState, DecoderWidths, RecurrentDecoder

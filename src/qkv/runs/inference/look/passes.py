@@ -23,7 +23,7 @@ from ....look.view.labels import token_labels
 from ....look.view.panels import Panel
 from ....nn.attention.own_calls import hooked
 from ....nn.layers.patches import PatchEmbedding, unpatchify
-from ....nn.models.heads.text import LanguageModel
+from ....nn.models.heads.language_model import LanguageModel
 from ....nn.models.joint import JointIds
 from ....nn.models.stack import StackModule
 from ....nn.models.transformer import Transformer

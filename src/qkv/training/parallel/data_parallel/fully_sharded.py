@@ -18,7 +18,7 @@ from ....nn.layers.embedding import TokenEmbedding
 from ....nn.layers.grouped_linear import GroupedLinear
 from ....nn.layers.linear import Linear
 from ....nn.models.block import BlockModule
-from ....nn.models.heads.text import LanguageModelHead
+from ....nn.models.heads.language_model import LanguageModelHead
 from ....nn.models.initialization import Values
 from ...checkpoints.pieces import TensorPiece, rows_of
 from ...checkpoints.slices import Parts, Saved

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from ....core.layout import Layout
 from ....core.ranks import Ranks
-from ....nn.attention.ring import Order, RingProblem, RingSchedule
 from .. import collectives
 from ..world import World
+from .ring import Order, RingProblem, RingSchedule
 
 
 class TokenAxis:

@@ -1,6 +1,6 @@
 """Attention whose keys are divided over ranks (context parallelism): ring, all-to-all, or all-gather.
 
-ring:        keys and values circulate, and partial results are merged (Liu et al. 2023, `attention.ring`).
+ring:        keys and values circulate, and partial results are merged (Liu et al. 2023, `ring`).
 all-to-all:  tokens are exchanged for heads, so each rank has all tokens of some heads (DeepSpeed Ulysses, Jacobs et
              al. 2023). The number of ranks has to divide the heads.
 all-gather:  every rank gathers the keys and values of all (Dubey et al. 2024, §3.3.2). This is also what takes the place of
@@ -19,13 +19,13 @@ from torch import Tensor
 from ....core.graphs import untraced
 from ....core.layout import Layout
 from ....nn.attention.attend import attend
-from ....nn.attention.ring import Parcel, RingProblem, attend_shards
 from ....nn.cost.plan.rules import ContextAttention
 from ....nn.patterns.documents import TokenPlaces, current_places, places_of, placing
 from ....nn.positions.base import Bias
 from .. import collectives
 from ..world import World
 from .axis import TokenAxis
+from .ring import Parcel, RingProblem, attend_shards
 
 _NOT_IN_RINGS = ("score", "weighting", "sinks", "observe")
 
@@ -63,7 +63,7 @@ def _all_tokens(axis: TokenAxis, x: Tensor) -> Tensor:
 
 
 class ProcessRing:
-    """A ring of processes, see `attention.ring.Ring`."""
+    """A ring of processes, see `ring.Ring`."""
 
     def __init__(self, ranks: World) -> None:
         self.world = ranks

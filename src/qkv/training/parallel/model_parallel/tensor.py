@@ -25,7 +25,7 @@ from ....nn.layers.feedforward import FeedForwardNet
 from ....nn.layers.linear import Linear
 from ....nn.layers.losses import LossSums
 from ....nn.layers.moe import Mixture
-from ....nn.models.heads.text import LanguageModelHead
+from ....nn.models.heads.language_model import LanguageModelHead
 from .. import collectives
 from ..mesh import Mesh
 from ..world import World

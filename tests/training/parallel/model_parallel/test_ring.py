@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from qkv.core.layout import Layout
-from qkv.nn.attention import ring as module
 from qkv.nn.attention.attend import attend
-from qkv.nn.attention.ring import RingProblem, RingSchedule, attend_shards
 from qkv.nn.kernels.block_map import block_map
 from qkv.nn.patterns.algebra import by_head, parts_of
 from qkv.nn.patterns.basic import Pattern, causal, documents, full, global_tokens, prefix, sinks, window
@@ -24,6 +22,8 @@ from qkv.nn.patterns.bigbird import BigBird
 from qkv.nn.patterns.sparse import chunks, dilated, random_blocks, strided
 from qkv.nn.positions.base import Bias, Widths
 from qkv.nn.positions.bias import ALiBi, T5Buckets
+from qkv.training.parallel.model_parallel import ring as module
+from qkv.training.parallel.model_parallel.ring import RingProblem, RingSchedule, attend_shards
 from ring_attention import OneProcess, main, pairs, ring
 
 ORDERS = ("contiguous", "zigzag")

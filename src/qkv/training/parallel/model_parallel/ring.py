@@ -23,13 +23,13 @@ from typing import Any, Literal, Protocol, get_args
 import torch
 from torch import Tensor
 
-from ...core.layout import Layout
-from ...core.spec import brief, nearest
-from ..kernels.block_map import block_map
-from ..kernels.request import Result
-from ..patterns.basic import Full, Pattern
-from ..positions.base import Bias
-from .attend import attend, merge
+from ....core.layout import Layout
+from ....core.spec import brief, nearest
+from ....nn.attention.attend import attend, merge
+from ....nn.kernels.block_map import block_map
+from ....nn.kernels.request import Result
+from ....nn.patterns.basic import Full, Pattern
+from ....nn.positions.base import Bias
 
 Order = Literal["contiguous", "zigzag"]
 _FULL = Full()
