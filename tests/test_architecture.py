@@ -284,6 +284,34 @@ def test_no_function_needs_scrolling():
     assert not long, "\n".join(long)
 
 
+MOST_ANY = 79
+"""Public parameters, results and fields annotated as plain `Any`; `*args` and `**options` that are passed on don't count."""
+
+
+def _plain_any(body: list[ast.stmt]) -> Iterator[str]:
+    """The public functions and fields of a module or a class that are annotated as `Any`, each as often as it is."""
+    for node in body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            fields = [one for one in node.body if isinstance(one, ast.AnnAssign)]
+            yield from (f"{node.name}.{ast.unparse(one.target)}" for one in fields if _is_any(one.annotation))
+            yield from (f"{node.name}.{name}" for name in _plain_any(node.body))
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.removeprefix("__").startswith(
+            "_"
+        ):
+            given = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+            annotations = [*(one.annotation for one in given), node.returns]
+            yield from [node.name] * sum(map(_is_any, annotations))
+
+
+def _is_any(annotation: ast.expr | None) -> bool:
+    return isinstance(annotation, ast.Name) and annotation.id == "Any"
+
+
+def test_public_functions_name_their_types():
+    found = [f"{_named(path)}: {name}" for path in MODULES for name in _plain_any(_tree(path).body)]
+    assert len(found) <= MOST_ANY, "\n".join(found)
+
+
 def test_a_module_says_what_it_is_about():
     silent = [_named(path) for path in MODULES if _tree(path).body and not ast.get_docstring(_tree(path))]
     assert not silent, f"a module docstring says in a sentence or two what its file is about: {silent}"

@@ -28,7 +28,7 @@ class FormedDigit(NamedTuple):
 
     form: Form
     digit: int
-    value: Any
+    value: str | NDArray[np.generic] | tuple[object, object]
 
 
 class AnyDigits(Source, kind="any-digits"):

@@ -23,7 +23,7 @@ class ComputedTable:
     def __len__(self) -> int:
         return self._size
 
-    def __getitem__(self, i: int) -> Any:
+    def __getitem__(self, i: int) -> Example | Skipped | None:
         if not 0 <= i < self._size:
             raise IndexError(i)
         return self._entry(i)

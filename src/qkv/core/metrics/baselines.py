@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 from ..optional_libraries import need
 from ..several import worded
 from .retrieval import ROWS, metrics_of, ranks_of
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 Label = TypeVar("Label", bound=Hashable)
 _WORD = re.compile(
@@ -65,7 +68,7 @@ class TfIdf:
             having.update({self.vocabulary.setdefault(word, len(self.vocabulary)) for word in words(text)})
         self.weights = np.array([math.log((1 + len(texts)) / (1 + having[i])) + 1 for i in range(len(self.vocabulary))])
 
-    def __call__(self, texts: Sequence[str]) -> Any:
+    def __call__(self, texts: Sequence[str]) -> csr_matrix:
         """A sparse matrix (texts, words)."""
         need("comparison with counted words", "scipy")
         from scipy.sparse import csr_matrix

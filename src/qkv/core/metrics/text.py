@@ -11,13 +11,16 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache, partial
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..optional_libraries import need
 from ..several import beside, worded
 from ..spec import brief, nearest
 from .base import MetricValue
 from .display import register
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics import BLEU
 
 register("exact_match", scale="fraction", higher_is_better=True, about="outputs that equal the truth to the letter")
 register("bleu", "BLEU", "points", higher_is_better=True)
@@ -72,7 +75,7 @@ def bleu(
 
 
 @lru_cache(maxsize=4)
-def sacre_bleu(tokenize: str, effective_order: bool = False) -> Any:
+def sacre_bleu(tokenize: str, effective_order: bool = False) -> BLEU:
     """Return sacreBLEU's BLEU with a tokenizer. Raises ValueError if a library or a model that this needs is missing."""
     need("BLEU", "sacrebleu")
     from sacrebleu.metrics import BLEU

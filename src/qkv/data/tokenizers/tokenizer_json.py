@@ -68,12 +68,12 @@ class TokenizerExtra:
         return {**roles, **{name: value for name, value in rest.items() if value}}
 
     @classmethod
-    def from_dict(cls, data: Any) -> TokenizerExtra:
+    def from_dict(cls, data: object) -> TokenizerExtra:
         """Read `to_dict`'s result. Raises ValueError if a field is unknown or has a wrong type."""
-        data = data if isinstance(data, dict) else {"?": data}
-        unknown = [name for name in data if name not in cls.__dataclass_fields__ or name == "calls"]
-        roles, dropout, config = data.get("roles"), data.get("dropout", 0.0), data.get("config", {})
-        start, target, source = data.get("start"), data.get("target"), data.get("source")
+        given: dict[str, Any] = data if isinstance(data, dict) else {"?": data}
+        unknown = [name for name in given if name not in cls.__dataclass_fields__ or name == "calls"]
+        roles, dropout, config = given.get("roles"), given.get("dropout", 0.0), given.get("config", {})
+        start, target, source = given.get("start"), given.get("target"), given.get("source")
         fine = isinstance(config, dict) and isinstance(dropout, int | float) and 0 <= dropout < 1
         fine = fine and isinstance(start, str | None) and isinstance(target, dict | None)
         fine = fine and isinstance(source, dict | None)

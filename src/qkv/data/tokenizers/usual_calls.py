@@ -19,6 +19,9 @@ from ...core.spec import brief, nearest
 from .tokenizer_json import encoding_errors, library_errors
 
 if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedTokenizerFast
+
     from .chat.conversations import Conversations
     from .chat.messages import Messages, Tools
     from .tokenizer_json import TokenizerExtra
@@ -46,7 +49,7 @@ class EncodedTexts(dict[str, Any]):
             raise AttributeError(f"there is no {name!r} in what the tokenizer gave; {nearest(name, self)}")
         return self[name]
 
-    def to(self, device: Any) -> EncodedTexts:
+    def to(self, device: torch.device | torch.dtype | str | int) -> EncodedTexts:
         """The same with every tensor on a device, or with a dtype."""
         moved = {name: value.to(device) if hasattr(value, "to") else value for name, value in self.items()}
         return EncodedTexts(moved, self.encodings)
@@ -330,7 +333,7 @@ class UsualCalls:
 
     # -- to transformers ------------------------------------------------------------------------------------------
 
-    def to_transformers(self) -> Any:
+    def to_transformers(self) -> PreTrainedTokenizerFast:
         """This tokenizer as a `transformers.PreTrainedTokenizerFast`. Raises ValueError if transformers is not installed."""
         try:
             from transformers import PreTrainedTokenizerFast

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -15,18 +16,21 @@ from torch import Tensor
 from ...core.optional_libraries import optional_library
 from ...data.tokenizers.tokenizer import Tokenizer
 
+if TYPE_CHECKING:
+    from llguidance import LLMatcher, LLTokenizer
+
 _REMEMBERED = 1024  # places in outputs
 
 
 class AllowedTokens:
     """Forbids the tokens that a grammar does not allow next in each row."""
 
-    def __init__(self, start: Any, width: int) -> None:
+    def __init__(self, start: LLMatcher, width: int) -> None:
         self.width = width
         _raise_error(start)
         start.compute_bitmask()  # so a grammar that allows nothing is refused now
         _raise_error(start)
-        self._states: OrderedDict[tuple[int, ...], Any] = OrderedDict([((), start)])
+        self._states: OrderedDict[tuple[int, ...], LLMatcher | None] = OrderedDict([((), start)])
 
     def __call__(self, ids: Int[Tensor, "N T"], logits: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
         allowed = [self._allowed(tuple(row), logits.shape[1]) for row in ids[:, self.width :].tolist()]
@@ -40,7 +44,7 @@ class AllowedTokens:
         _raise_error(state)
         return np.unpackbits(bits, bitorder="little")[:vocab_size].astype(bool)
 
-    def _state(self, tokens: tuple[int, ...]) -> Any:
+    def _state(self, tokens: tuple[int, ...]) -> LLMatcher | None:
         """The state after some tokens, from the nearest one that is remembered.
 
         None if they are not allowed: the row is a beam without any probability, which nothing changes.
@@ -61,22 +65,22 @@ class AllowedTokens:
         return state
 
 
-def _raise_error(state: Any) -> None:
+def _raise_error(state: LLMatcher) -> None:
     if state.is_error():
         said = " ".join(state.get_error().partition("<state>")[0].split())[:300]
         said = "it allows no token, as one does that refers only to itself" if said == "NoExtensionBias" else said
         raise ValueError(f"the grammar is not valid: {said}")
 
 
-def library() -> Any:
+def library() -> ModuleType:
     """The library llguidance. Raises ValueError if it is not installed."""
     return optional_library("generating by a grammar", "llguidance")
 
 
-_KNOWN: WeakKeyDictionary[Tokenizer, dict[tuple[int, tuple[int, ...]], Any]] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[Tokenizer, dict[tuple[int, tuple[int, ...]], LLTokenizer]] = WeakKeyDictionary()
 
 
-def tokens_of(words: Tokenizer, vocab_size: int, ends: Sequence[int]) -> Any:
+def tokens_of(words: Tokenizer, vocab_size: int, ends: Sequence[int]) -> LLTokenizer:
     """The tokens as llguidance knows them, made once for a tokenizer."""
     if not ends:
         raise ValueError("a grammar needs a token that ends outputs, and this tokenizer has none")

@@ -11,7 +11,7 @@ from ...core.spec import SCHEMA, brief
 from ...data.tokenizers.tokenizer import Tokenizer
 from ...generation import Generation
 from ...nn.models.base import ModelSpec
-from ...nn.models.transformer import Transformer
+from ...nn.models.transformer import Transformer, TransformerModel
 from ..hub import generation as generation_file
 from ..hub.quantized.config import KEY
 from .layout import CONFIG, GENERATION, RECIPE, TOKENIZER, read_json, read_text, write_json, write_text
@@ -45,7 +45,7 @@ def write_settings(
     write_json(folder / CONFIG, config if words else {**config, "tokenizer": None})
 
 
-def for_auto_classes(folder: Path, model: Any, generation: Generation, config: Mapping[str, Any]) -> None:
+def for_auto_classes(folder: Path, model: TransformerModel, generation: Generation, config: Mapping[str, Any]) -> None:
     """Add to a directory of qkv what transformers' Auto classes want beside the spec (`qkv.transformers`): the class, ids of
     special tokens, names of labels, and settings of generation in their form."""
     head = type(model.spec.head).__name__ if model.spec.head is not None else ""

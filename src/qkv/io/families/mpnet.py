@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from ...nn.models.transformer import Transformer
 from ...nn.positions.absolute import Learned
 from ...nn.positions.bias import T5Buckets
-from ..hub.keys import changed
+from ..hub.keys import Config, changed
 from ..hub.names import Row
 from .bert import FAMILY as BERT
 from .bert import FIELDS
@@ -34,12 +35,12 @@ SIZES: dict[str, dict[str, Any]] = {"mpnet-base": {"eps": 1e-5}}
 class FromTwo(Longest):
     """The field `max_positions`: the first position is the third row, whatever the padding token's id."""
 
-    def read(self, config: Any) -> int:
+    def read(self, config: Config) -> int:
         if config[LONGEST] < 3:
             raise ValueError(f"{LONGEST} is {config[LONGEST]}, and the first position is the third: it is at least 3")
         return int(config[LONGEST]) - 2
 
-    def write(self, value: object, sizes: Any) -> dict[str, Any]:
+    def write(self, value: object, sizes: Mapping[str, Any]) -> dict[str, Any]:
         assert isinstance(value, int)
         return {LONGEST: value + 2}
 

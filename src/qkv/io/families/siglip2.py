@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...nn.layers.patches import GridPosition, Patches, Size
+from ...nn.models.dual_encoder import DualEncoder
 from ...nn.models.transformer import Transformer
 from ..hub.family import Class, Family, Table, at
 from ..hub.keys import Key
@@ -41,7 +42,7 @@ def image_names(spec: Transformer) -> Table:
     )
 
 
-def names(spec: Any) -> Table:
+def names(spec: DualEncoder) -> Table:
     return (
         Row("logit_scale", "logit_scale"),
         Row("logit_bias", "logit_bias"),

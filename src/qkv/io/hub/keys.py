@@ -32,7 +32,7 @@ class Field(Protocol):
     def size(self) -> str: ...
     @property
     def keys(self) -> Mapping[str, Any]: ...
-    def read(self, config: Config) -> Any:
+    def read(self, config: Config) -> object:
         """The size, by a configuration with every claimed key filled in. Raises ValueError naming the key."""
         ...
 
@@ -50,7 +50,7 @@ class Key:
 
     key: str
     size: str
-    default: Any
+    default: object
     values: Mapping[Any, Any] | None = None
     also: tuple[str, ...] = ()
 

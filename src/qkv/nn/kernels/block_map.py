@@ -34,7 +34,9 @@ class BlockBounds(NamedTuple):
 
     def at(self, index: Tensor | tuple[slice | None, ...]) -> BlockBounds:
         """The blocks at an index; None adds an axis."""
-        return BlockBounds(Interval(*(t[index] for t in self.interval)), self.some[index], self.every[index])
+        return BlockBounds(
+            Interval(*(torch.as_tensor(t)[index] for t in self.interval)), self.some[index], self.every[index]
+        )
 
 
 def block_map(pattern: Pattern, layout: Layout, kv_layout: Layout, rows: int, cols: int) -> BlockMap:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import torch
 from torch import Tensor, nn
@@ -157,7 +157,13 @@ class ModelModule(nn.Module):
             )
 
 
-def tie_again(model: Any, keys: object) -> None:
+class Tied(Protocol):
+    """A model with shared parameters."""
+
+    def tie(self) -> None: ...
+
+
+def tie_again(model: Tied, keys: object) -> None:
     """After `load_state_dict`, which may have assigned new parameters."""
     model.tie()
 

@@ -19,7 +19,7 @@ from ..layers.embedding import Embedding
 from ..layers.losses import LossSums
 from ..layers.norm import NoNorm
 from ..positions.absolute import Learned, LearnedEmbedding
-from .heads.base import Head, HeadModule
+from .heads.base import Head, HeadedModel, HeadModule
 from .heads.language_model import LanguageModel, Transform
 from .heads.text import TokenClassifier, TokenClassifierHead
 from .replace import replace
@@ -38,11 +38,12 @@ class ReplacedTokens(TokenClassifier, kind="replaced-tokens"):
     transform: Transform | None = Transform(norm=NoNorm())
     generator: Annotated[float, Field(gt=0.0, le=1.0)] = 0.25
 
-    def module_for(self, model: Transformer) -> HeadModule:
+    def module_for(self, model: HeadedModel) -> HeadModule:
+        assert isinstance(model, Transformer)
         return ReplacedTokensHead(self, model)
 
-    def cost_for(self, model: Transformer, tokens: int = 0) -> Cost:
-        assert model.encoder is not None
+    def cost_for(self, model: HeadedModel, tokens: int = 0) -> Cost:
+        assert isinstance(model, Transformer) and model.encoder is not None
         position = model.encoder.position
         shared = model.encoder.embedding.table(model.vocab_size, model.d_model) + _types(model)
         if isinstance(position, Learned):

@@ -22,7 +22,6 @@ from ..layers.losses import LossSums
 from ..patterns.documents import places_of, placing
 from ..positions.absolute import Learned
 from .base import ModelSpec, tie_again, warn_of_copying
-from .heads import pixel_masks, series, vision  # noqa: F401  # registers their heads
 from .heads.base import Head, HeadModule
 from .heads.language_model import LanguageModel
 from .heads.sequence import SequenceClassifier, SequenceClassifierHead

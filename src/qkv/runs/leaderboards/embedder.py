@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,6 +14,9 @@ from torch.nn import functional as F
 
 from ...io.directories import sentence_transformers
 from ..inference.run import Run, load
+
+if TYPE_CHECKING:
+    from mteb.models.model_meta import ModelMeta
 
 
 class MtebEncoder:
@@ -61,7 +64,7 @@ class MtebEncoder:
         return (_units(embeddings1) * _units(embeddings2)).sum(-1)
 
     @property
-    def mteb_model_meta(self) -> Any:
+    def mteb_model_meta(self) -> ModelMeta:
         """What mteb writes beside results."""
         from mteb.models.model_meta import ModelMeta
 

@@ -48,9 +48,10 @@ class TaskScores:
     seconds: float
     report: dict[str, Any]
 
-    def plain_report(self) -> Any:
+    def plain_report(self) -> dict[str, Any]:
         """Return the report with texts in place of what JSON lacks, such as functions of a task."""
-        return json.loads(json.dumps(self.report, default=str))
+        report: dict[str, Any] = json.loads(json.dumps(self.report, default=str))
+        return report
 
     def to_json(self) -> str:
         """Return everything but `report` as JSON."""

@@ -53,7 +53,7 @@ class Prepared:
 
     recipe: Recipe
     tokenizer: Tokenizer | None
-    spec: Any
+    spec: ModelSpec
     use: Use
     members: Team
     full: bool

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ...generation.model_interface import settled
 from ...generation.prompts import ROOM
+from ...nn.kv_cache.cache import Cache
 from ...nn.models.fused_step.rows import FusedRows, RowCache
 from ...nn.models.heads.language_model import LanguageModelHead
 from ...runs.inference.loaded import LoadedModel
@@ -29,7 +30,7 @@ CHUNK = 256
 class PromptReading:
     """A prompt that is being read: how far, and its cache."""
 
-    def __init__(self, work: Work, cache: Any, done: int) -> None:
+    def __init__(self, work: Work, cache: Cache, done: int) -> None:
         self.work, self.cache, self.done = work, cache, done
 
     @property
@@ -41,7 +42,7 @@ class PromptReading:
 class DecodedRow:
     """A continuation that is being decoded, its cache, and the token to feed next."""
 
-    def __init__(self, continuation: Continued, cache: Any, token: int, is_fused: bool) -> None:
+    def __init__(self, continuation: Continued, cache: Cache, token: int, is_fused: bool) -> None:
         self.continuation, self.token = continuation, token
         self.cache = RowCache(cache)
         self.is_fused = is_fused

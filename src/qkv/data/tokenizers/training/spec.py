@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import tokenizers
 from pydantic import Field, field_validator, model_validator
@@ -158,7 +158,11 @@ class TokenizerSpec(Spec, role="tokenizer"):
             )
 
 
-def require_unk(spec: Any) -> Any:
+Needing = TypeVar("Needing", bound=TokenizerSpec)
+
+
+def require_unk(spec: Needing) -> Needing:
+    """Raise ValueError for a specification without an unknown token, which its kind needs."""
     if spec.unk is None:
         raise ValueError(f"a {spec.kind} tokenizer can't encode every text, so it needs an unk token; set unk")
     return spec

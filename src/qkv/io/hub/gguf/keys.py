@@ -63,7 +63,7 @@ class Same:
 
     name: str
     key: str
-    usual: Any = None
+    usual: bool | float | str | None = None
     whole: bool = True
     optional: bool = False
 
@@ -82,7 +82,7 @@ class Same:
         return {self.key: scalar(metadata, self.name, self.usual)}
 
 
-def number(name: str, key: str, usual: object = None, optional: bool = False) -> Same:
+def number(name: str, key: str, usual: float | None = None, optional: bool = False) -> Same:
     """A key whose value is a real number."""
     return Same(name, key, usual, whole=False, optional=optional)
 

@@ -168,7 +168,8 @@ def _bits(roles: Tensor, valid: Tensor) -> list[Tensor]:
 def _classify(pattern: Pattern, q_side: _Side, k_side: _Side) -> Tensor:
     """(R, n_q, n_k) int8: FULL, PARTIAL or EMPTY, by the pattern's block mask, segments and padding."""
     (q, q_some, q_all), (k, k_some, k_all) = q_side.intervals(), k_side.intervals()
-    q, k = Interval(*(x.unsqueeze(2) for x in q)), Interval(*(x.unsqueeze(1) for x in k))
+    q = Interval(*(torch.as_tensor(x).unsqueeze(2) for x in q))
+    k = Interval(*(torch.as_tensor(x).unsqueeze(1) for x in k))
     maybe, surely = (torch.as_tensor(x).cpu() for x in pattern.block(q, k))
     touch = (q.segment_low <= k.segment_high) & (k.segment_low <= q.segment_high)
     same = (q.segment_low == q.segment_high) & (k.segment_low == k.segment_high) & (q.segment_low == k.segment_low)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from torch import Tensor, nn
 
@@ -11,7 +11,18 @@ from ...layers.embedding import Input
 from ...layers.losses import LossSums
 
 if TYPE_CHECKING:
-    from ..stack import StackModule
+    from ..stack import Stack, StackModule
+
+
+class HeadedModel(Protocol):
+    """What a head reads of its model's spec."""
+
+    @property
+    def d_model(self) -> int: ...
+    @property
+    def vocab_size(self) -> int: ...
+    @property
+    def output(self) -> Stack: ...
 
 
 class Head(Spec, role="head"):
@@ -35,11 +46,11 @@ class Head(Spec, role="head"):
     def cost(self, d_model: int, vocab_size: int, tokens: int = 0) -> Cost:
         return Cost()
 
-    def module_for(self, model: Any) -> HeadModule:
+    def module_for(self, model: HeadedModel) -> HeadModule:
         """The module. A head that depends on more of the model's spec than width and vocabulary overrides this."""
         return self.module(model.d_model, model.vocab_size)
 
-    def cost_for(self, model: Any, tokens: int = 0) -> Cost:
+    def cost_for(self, model: HeadedModel, tokens: int = 0) -> Cost:
         return self.cost(model.d_model, model.vocab_size, tokens)
 
     def vector(self, d_model: int) -> int | None:
@@ -54,11 +65,19 @@ class Head(Spec, role="head"):
         """Raise ValueError if the head can't read a stack whose input layer is `seen`."""
 
 
-Head.kinds.later("token-classifier", "qkv.nn.models.heads.text")
-Head.kinds.later("span", "qkv.nn.models.heads.text")
-Head.kinds.later("ctc", "qkv.nn.models.heads.ctc")
-Head.kinds.later("replaced-tokens", "qkv.nn.models.electra")  # which holds two models
-Head.kinds.later("attention-pooling", "qkv.nn.models.heads.attention_pooling")
+for _kinds, _home in (
+    ("language-model", "heads.language_model"),
+    ("token-classifier span", "heads.text"),
+    ("sequence-classifier sentence-vector projection", "heads.sequence"),
+    ("attention-pooling", "heads.attention_pooling"),
+    ("image-classifier pixels mask-tokens detector", "heads.vision"),
+    ("pixel-masks", "heads.pixel_masks"),
+    ("forecaster", "heads.series"),
+    ("ctc", "heads.ctc"),
+    ("replaced-tokens", "electra"),  # which holds two models
+):
+    for _kind in _kinds.split():
+        Head.kinds.later(_kind, f"qkv.nn.models.{_home}")
 
 
 class HeadModule(nn.Module):

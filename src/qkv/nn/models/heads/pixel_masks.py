@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 from jaxtyping import Float, Int
@@ -17,6 +17,7 @@ from ...layers.convolution import DoubleConvolution
 from ...layers.linear import Linear
 from ...layers.losses import LossSums, cross_entropy
 from ...layers.patches import Patches, patches_of
+from .base import HeadedModel
 from .vision import ImageHead, OfImages
 
 
@@ -54,11 +55,14 @@ class PixelMasks(OfImages, kind="pixel-masks"):
         """f: the stride of the finest step, in pixels."""
         return seen.patch[0] // 2 ** len(self.widths)
 
-    def module_for(self, model: Any) -> PixelMasksHead:
-        return PixelMasksHead(self, model.d_model, model.output.embedding)
-
-    def cost_for(self, model: Any, tokens: int = 0) -> Cost:
+    def module_for(self, model: HeadedModel) -> PixelMasksHead:
         seen = model.output.embedding
+        assert isinstance(seen, Patches)  # `check_patches` saw to it
+        return PixelMasksHead(self, model.d_model, seen)
+
+    def cost_for(self, model: HeadedModel, tokens: int = 0) -> Cost:
+        seen = model.output.embedding
+        assert isinstance(seen, Patches)
         block = self.finest(seen) ** 2
         total, places = Cost(), max(tokens - seen.before - seen.after, 0) * seen.patch[0] ** 2 // block
         for i, (d_in, down, up) in enumerate(self._steps(model.d_model, seen.channels * block)):

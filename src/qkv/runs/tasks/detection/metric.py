@@ -65,7 +65,7 @@ class BoxMetric(Metric):
         self._kept: list[dict[str, Any]] = []
         self._ranking = Ranking("box_f1")
 
-    def update(self, outputs: Any, batch: Batch) -> None:
+    def update(self, outputs: Objects, batch: Batch) -> None:
         predictions = detections(outputs)
         truths = corners(batch.targets["boxes"].cpu())
         for row, about in enumerate(batch.texts):

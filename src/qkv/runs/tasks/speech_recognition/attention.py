@@ -70,7 +70,9 @@ class Recognize(SpeechRecognition, kind="recognize"):
     def metric(self, tokenizer: Encoder | None) -> Metric:
         return SpeechMetric(self, cast(TextDecoder, tokenizer))
 
-    def texts_of(self, model: MeasuredModel, outputs: Any, batch: Batch, tokenizer: TextDecoder) -> list[str]:
+    def texts_of(
+        self, model: MeasuredModel, outputs: torch.Tensor | None, batch: Batch, tokenizer: TextDecoder
+    ) -> list[str]:
         """The texts that a model writes of a batch's sounds."""
         start, end = edges(cast(Encoder, tokenizer))
         ids = batch.inputs["ids"]
