@@ -62,7 +62,7 @@ class Spec(BaseModel):
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # nested values are not built through it
 
     def __hash__(self) -> int:
-        return hash((type(self), *(_hashable(getattr(self, name)) for name in type(self).model_fields)))
+        return hash((type(self), *[_hashable(getattr(self, name)) for name in type(self).model_fields]))
 
     def __str__(self) -> str:
         return repr(self)

@@ -107,7 +107,7 @@ def generate(
 
 def _eos(eos_id: int | Sequence[int] | None, vocab_size: int) -> frozenset[int]:
     eos = frozenset([] if eos_id is None else [eos_id] if isinstance(eos_id, int) else eos_id)
-    if any(not 0 <= token < vocab_size for token in eos):
+    if eos and not 0 <= min(eos) <= max(eos) < vocab_size:
         raise ValueError(f"eos_id {sorted(eos)} is not in the model's vocabulary of {vocab_size}")
     return eos
 
@@ -125,22 +125,24 @@ def _seeds(seeds: Sequence[int] | None, settings: Generation, count: int) -> Seq
 
 def _result(hypotheses: list[list[Hypothesis]], prompts: Prompts, rules: SearchOptions) -> Generated:
     settings = rules.settings
+    sequences = [[h.tokens for h in row] for row in hypotheses]
+    reasons = [[h.reason for h in row] for row in hypotheses]
     notes = []
-    for i, (row, limit) in enumerate(zip(hypotheses, prompts.limits, strict=True)):
-        if limit < settings.max_new_tokens and any(h.reason == "length" for h in row):
+    for i, limit in enumerate(prompts.limits):
+        if limit < settings.max_new_tokens and "length" in reasons[i]:
             tokens = "token" if limit == 1 else "tokens"
             notes.append(
                 f"prompt {i}: the model's context ended after {limit} new {tokens}, "
                 f"before max_new_tokens ({settings.max_new_tokens})"
             )
-        missing = sum(not h.tokens for h in row)
+        count, missing = len(sequences[i]), sequences[i].count([])
         if missing:
-            empty = "continuation is" if len(row) == 1 else "continuations are"
-            notes.append(f"prompt {i}: {missing} of {len(row)} {empty} empty: no more are possible")
+            empty = "continuation is" if count == 1 else "continuations are"
+            notes.append(f"prompt {i}: {missing} of {count} {empty} empty: no more are possible")
     return Generated(
         prompts=prompts.rows,
-        sequences=[[h.tokens for h in row] for row in hypotheses],
-        reasons=[[h.reason for h in row] for row in hypotheses],
+        sequences=sequences,
+        reasons=reasons,
         scores=[[h.score for h in row] for row in hypotheses] if rules.log_probs or settings.num_beams > 1 else None,
         log_probs=[[h.log_probs for h in row] for row in hypotheses] if rules.log_probs else None,
         acceptance=None if settings.speculate is None else [[h.acceptance for h in row] for row in hypotheses],

@@ -176,7 +176,7 @@ def padded(rows: Sequence[Sequence[int]], device: torch.device | None = None) ->
     """Rows of any lengths as one right-padded tensor and its layout, on `device` (by default the CPU)."""
     if any(isinstance(row, int) for row in rows):
         raise ValueError("ids are rows of integers; put a single prompt into a list: [ids]")
-    lengths = [len(row) for row in rows]
+    lengths = list(map(len, rows))
     ids = torch.zeros(len(rows), max(lengths, default=0), dtype=torch.long)
     for i, row in enumerate(rows):
         ids[i, : len(row)] = torch.as_tensor(row, dtype=torch.long)

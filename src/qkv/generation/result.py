@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Literal
 
 import torch
@@ -68,8 +69,8 @@ class Generated:
 
     def tensor(self, pad_id: int = 0, device: torch.device | str | None = None, width: int = 0) -> Tensor:
         """(B · num_samples, W + T) ids: prompts padded on the left to W ≥ width, new tokens on the right to T."""
-        width = max(width, *(len(prompt) for prompt in self.prompts))
-        longest = max(len(new) for news in self.sequences for new in news)
+        width = max(width, *map(len, self.prompts))
+        longest = max(map(len, chain.from_iterable(self.sequences)))
         rows = [
             [pad_id] * (width - len(prompt)) + [*prompt, *new] + [pad_id] * (longest - len(new))
             for prompt, news in zip(self.prompts, self.sequences, strict=True)

@@ -5,6 +5,7 @@ f(x) = x Φ(x),   or by tanh f(x) = x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -26,9 +27,8 @@ def gelu(x: Tensor, by_tanh: bool = False) -> Tensor:
     return F.gelu(x, approximate="tanh" if by_tanh else "none")
 
 
-def gelu_tanh(x: Tensor) -> Tensor:
-    """GELU approximated by tanh."""
-    return gelu(x, by_tanh=True)
+gelu_tanh = partial(gelu, by_tanh=True)
+"""GELU approximated by tanh."""
 
 
 class GeluContext(Protocol):

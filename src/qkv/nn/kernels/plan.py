@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from operator import is_
 from typing import Any, TypeVar
 
 import torch
@@ -27,8 +28,7 @@ class Plan:
 
     def once(self, what: str, about: tuple[Any, ...], make: Callable[[], Value]) -> Value:
         for key, objects, value in self._entries:
-            same = key == what and len(objects) == len(about)
-            if same and all(a is b for a, b in zip(objects, about, strict=True)):
+            if key == what and len(objects) == len(about) and all(map(is_, objects, about)):
                 return value
         value = make()
         self._entries.append((what, about, value))

@@ -209,7 +209,7 @@ def _alike(*all_positions: Tensor) -> list[Tensor]:
 def joined(old: Layout, new: Layout) -> Layout:
     """The slots of `old`, then of `new`."""
     follows = old.start is not None and new.start == old.start + old.shape[1] and old.padding == "none"
-    unmarked = all(t is None for t in (old.roles, new.roles, old.segments, new.segments))
+    unmarked = old.roles is new.roles is old.segments is new.segments is None
     if follows and unmarked and new.padding == "none" and old.sequential and new.sequential:
         return Layout.full(old.shape[1] + new.shape[1], old.start or 0, old.device)
     b = max(old.shape[0], new.shape[0])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from ...core.spec import brief
@@ -27,9 +28,9 @@ def warn(run: LoadedModel, texts: Sequence[str], rows: Sequence[Sequence[int]]) 
     reader = run.reader
     if any(reader.unk_id in row for row in rows):
         count, unknown = reader.unknown(texts)
-        _warn_once(run, {("word", word) for word in unknown}, _words_message(reader, count, unknown))
-    tags = _wrong_tags(run, texts)
-    _warn_once(run, {("tag", tag) for tag in tags}, _tags_message(run, tags))
+        _warn_once(run, {("word", word) for word in unknown}, partial(_words_message, reader, count, unknown))
+    if tags := _wrong_tags(run, texts):
+        _warn_once(run, {("tag", tag) for tag in tags}, partial(_tags_message, run, tags))
 
 
 def warn_of_inputs(run: LoadedModel, texts: Sequence[str]) -> None:
@@ -42,7 +43,7 @@ def warn_of_inputs(run: LoadedModel, texts: Sequence[str]) -> None:
     if not words:
         return
     count, unknown = run.reader.unknown(words)
-    _warn_once(run, {("word", word) for word in unknown}, _words_message(run.reader, count, unknown))
+    _warn_once(run, {("word", word) for word in unknown}, partial(_words_message, run.reader, count, unknown))
 
 
 def _is_file(text: str) -> bool:
@@ -52,10 +53,10 @@ def _is_file(text: str) -> bool:
         return False
 
 
-def _warn_once(run: LoadedModel, unseen: set[tuple[str, str]], message: str) -> None:
+def _warn_once(run: LoadedModel, unseen: set[tuple[str, str]], message: Callable[[], str]) -> None:
     if not unseen <= run.warned_about:
         run.warned_about.update(unseen)
-        warnings.warn(message, Unseen, stacklevel=5)
+        warnings.warn(message(), Unseen, stacklevel=5)
 
 
 def unknown_words(tokenizer: Tokenizer, texts: Sequence[str], where: str = "") -> str | None:

@@ -52,7 +52,7 @@ class OperatorLayouts(NamedTuple):
     @property
     def alike(self) -> bool:
         """Whether the layouts are the same for all rows of the batch."""
-        return all(x is None or x.shape[0] == 1 for x in (*self.positions, *self.marks))
+        return {x.shape[0] for x in (*self.positions, *self.marks) if x is not None} == {1}
 
     def layouts(self) -> tuple[Layout, Layout]:
         """The layouts of queries and of keys."""
@@ -75,8 +75,8 @@ _by_row: IdentityCache[tuple[Plans, ...] | None] = IdentityCache()
 def plans(pattern: Pattern, tokens: OperatorLayouts) -> tuple[Plans, ...] | None:
     """The plans of each row of the batch, or one for all rows, cached. None if they are too large to keep."""
     if tokens.known and tokens.alike:
-        t, s = (x.shape[1] for x in tokens.positions)
-        shared = consecutive(pattern, t, s, *tokens.starts)
+        q, k = tokens.positions
+        shared = consecutive(pattern, q.shape[1], k.shape[1], *tokens.starts)
         return None if shared is None else (shared,)
 
     def compute() -> tuple[Plans, ...] | None:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ..native import decoding as native
+from ..plain import PLAIN
 from ..request import Request, Result
 
 FEWEST_KEYS = 2  # per query: for more queries, as in a prompt, kernels that work on blocks of queries are faster
@@ -42,7 +43,7 @@ def is_readable(*tensors: Tensor) -> bool:
         or torch._C._len_torch_dispatch_stack()
         or torch._C._get_tracing_state() is not None
         or torch.is_autocast_enabled("cpu")
-    ) and all(type(x) in (Tensor, torch.nn.Parameter) for x in tensors)
+    ) and PLAIN.issuperset(map(type, tensors))
 
 
 def run(request: Request) -> Result:

@@ -106,7 +106,7 @@ def _dropping(request: Request) -> tuple[tuple[Plans, ...], Tensor | None, Tenso
         if not tokens.alike and q.shape[2] * q.shape[1] * k.shape[1] < block_sparse.MIN_SCORES:
             return None
         plans = block_sparse.find_plans(q, k, v, request.pattern, tokens, dropping=True)
-        return None if plans is None else (plans, _slopes(bias), tokens.lengths)
+        return None if plans is None else (plans, None if bias is None else _slopes(bias), tokens.lengths)
 
     about = (
         f"dropping {request.pattern.text} {request.softcap} {tuple(q.shape)} {tuple(k.shape)} {v.shape[3]} {q.dtype}"

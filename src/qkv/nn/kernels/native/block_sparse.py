@@ -6,6 +6,7 @@ import ctypes
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -43,6 +44,11 @@ class BlockPlan:
     kv_places: Float[Tensor, " S"]
     order: Int[Tensor, " T"] | None = None
 
+    @cached_property
+    def addresses(self) -> list[ctypes.c_void_p | None]:
+        """The addresses of the tensors, as `BlockSparsePlan` takes them."""
+        return pointers([getattr(self, name) for name in BlockSparsePlan.tensors])
+
 
 class BlockSparseOptions(NamedTuple):
     """What a call may add to a plan.
@@ -69,7 +75,7 @@ class BlockSparseOptions(NamedTuple):
 def sizes_of(q: Tensor, k: Tensor, v: Tensor, *more: Tensor) -> list[int | Strides]:
     """The numbers with which structures of attention begin, and the strides of each tensor."""
     counts = [q.shape[0], q.shape[2], k.shape[2], q.shape[1], k.shape[1], q.shape[3], v.shape[3]]
-    return [*counts, *(Strides(x.stride(0), x.stride(1), x.stride(2)) for x in (q, k, v, *more))]
+    return [*counts, *[Strides(*x.stride()[:3]) for x in (q, k, v, *more)]]
 
 
 def pointers(tensors: Sequence[Tensor | None]) -> list[ctypes.c_void_p | None]:
@@ -93,8 +99,9 @@ def skips_strips(plan: BlockPlan, q: Tensor) -> bool:
 
 def takes(q: Tensor, v: Tensor) -> bool:
     """Whether the kernels take these widths and dtypes: at most fp32, on the CPU."""
-    widths = all(x.shape[3] <= WIDEST and x.shape[3] % UNIT == 0 for x in (q, v))
-    return widths and q.device.type == "cpu" and q.dtype != torch.float64
+    d, e = q.shape[3], v.shape[3]
+    fits_units = d <= WIDEST and e <= WIDEST and d % UNIT == e % UNIT == 0
+    return fits_units and q.device.type == "cpu" and q.dtype != torch.float64
 
 
 def fits(q: Tensor, k: Tensor, v: Tensor) -> bool:
@@ -119,12 +126,12 @@ def forward(
 
     None if a visited key or value is NaN or infinite, because masked ones would reach queries that don't see them.
     """
-    inputs = [buffers.by_rows(x.float()) for x in (q, k, v)]
+    inputs = [*map(buffers.by_rows, (q.float(), k.float(), v.float()))]
     out, lse = empty_results(q, v, plans[0], torch.float32)
-    done = [
-        _call("qkv_forward", [*inputs, out, lse], plan, scale, options, merges=i > 0) for i, plan in enumerate(plans)
-    ]
-    return (out, lse) if all(done) else None
+    for i, plan in enumerate(plans):
+        if not _call("qkv_forward", inputs, [out, lse], plan, scale, options, merges=i > 0):
+            return None
+    return out, lse
 
 
 def backward(
@@ -140,25 +147,30 @@ def backward(
     options: BlockSparseOptions = BlockSparseOptions(),  # noqa: B008 (immutable)
 ) -> tuple[Tensor, Tensor, Tensor] | None:
     """dQ, dK and dV in fp32, from the results of `forward` and their gradients; None if `forward` returns None."""
-    inputs = [buffers.by_rows(x.float()) for x in (q, k, v)]
+    inputs = [*map(buffers.by_rows, (q.float(), k.float(), v.float()))]
     results = [None if x is None else x.float().contiguous() for x in (out, lse, d_out, d_lse)]
     d_q = (torch.zeros if skips_strips(plans[0], q) else torch.empty)(q.shape, dtype=torch.float32, device="cpu")
     d_k, d_v = (torch.zeros(x.shape, dtype=torch.float32, device="cpu") for x in (k, v))
-    tensors = [*inputs, *results, d_q, d_k, d_v]
-    done = [_call("qkv_backward", tensors, plan, scale, options, merges=i > 0) for i, plan in enumerate(plans)]
-    return (d_q, d_k, d_v) if all(done) else None
+    for i, plan in enumerate(plans):
+        if not _call("qkv_backward", inputs, [*results, d_q, d_k, d_v], plan, scale, options, merges=i > 0):
+            return None
+    return d_q, d_k, d_v
 
 
 def _call(
-    name: str, tensors: list[Tensor | None], plan: BlockPlan, scale: float, options: BlockSparseOptions, merges: bool
+    name: str,
+    inputs: list[Tensor],
+    others: list[Tensor | None],
+    plan: BlockPlan,
+    scale: float,
+    options: BlockSparseOptions,
+    merges: bool,
 ) -> bool:
-    kernels = library("block_sparse")
+    """Call a kernel with queries, keys and values, and the tensors that it reads or fills beside them."""
+    kernels, tensors = library("block_sparse"), [*inputs, *others]
     assert kernels is not None
-    q, k, v = (x for x in tensors[:3] if x is not None)
     buffers.check(name, *tensors)
     numbers = len(plan.number), options.row, options.of.head, scale, merges, torch.get_num_threads()
-    sizes = BlockSparseSizes(*sizes_of(q, k, v), *numbers, *words(options.seed), options.dropped)
-    tensors_of_plan = [*(getattr(plan, name) for name in BlockSparsePlan.tensors), options.slopes, options.lengths]
-    tensors_of_plan += options.of[:3]
-    fields = BlockSparsePlan(*pointers(tensors_of_plan))
+    sizes = BlockSparseSizes(*sizes_of(*inputs), *numbers, *words(options.seed), options.dropped)
+    fields = BlockSparsePlan(*plan.addresses, *pointers([options.slopes, options.lengths, *options.of[:3]]))
     return bool(getattr(kernels, name)(*pointers(tensors), ctypes.byref(fields), ctypes.byref(sizes)))
