@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -71,6 +72,10 @@ def test_what_the_format_cannot_say_is_refused(tmp_path: Path):
         qkv.save_adapter(adapted("llama", train="*.norm.*"), tmp_path / "x")
     with pytest.raises(ValueError, match="no adapter's directory"):
         qkv.load_adapter(model("llama"), tmp_path / "x")
+    with pytest.raises(
+        ValueError, match="adapters belong to Transformers, such as `model` of a run, and this model is 3"
+    ):
+        qkv.load_adapter(3, tmp_path / "x")  # type: ignore[type-var]
     assert not (tmp_path / "x").exists()
 
 
@@ -106,6 +111,7 @@ def test_an_adapter_of_another_model_is_refused(tmp_path: Path):
 SCRIPT = """
 import sys, torch
 from pathlib import Path
+from typing import Any
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
@@ -142,3 +148,32 @@ def test_peft_computes_the_same(tmp_path: Path):
         torch.testing.assert_close(logits(adapted(name)), expected["ours"], atol=1e-5, rtol=1e-4)
         loaded = qkv.load_adapter(model(name), tmp_path / name / "theirs")
         torch.testing.assert_close(logits(loaded), expected["theirs"], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.slow
+@torch.no_grad()
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("alone", [True, False])
+def test_what_peft_trained_on_a_model_of_qkv_is_loaded_and_saved(alone: bool, tmp_path: Path) -> None:
+    """PEFT knows it by qkv's names, below an Auto class or alone; a model with ALiBi has no other names."""
+    peft = pytest.importorskip("peft")
+    from auto_models import IDS, config, llama
+    from transformers import AutoModelForCausalLM
+
+    def made() -> Any:
+        return AutoModelForCausalLM.from_config(config(llama(decoder__position=qkv.ALiBi()), seed=2)).eval()
+
+    theirs = made()
+    usual = {} if alone else {"task_type": "CAUSAL_LM"}
+    lora = peft.LoraConfig(target_modules=["q", "up"], r=3, init_lora_weights=False, **usual)
+    trained = peft.get_peft_model(theirs.model if alone else theirs, lora).eval()
+    wanted = trained(IDS) if alone else trained(IDS).logits
+    trained.save_pretrained(tmp_path / "theirs")
+    ours = qkv.load_adapter(made().model, tmp_path / "theirs")
+    torch.testing.assert_close(ours(IDS), wanted, atol=1e-5, rtol=1e-5)
+    qkv.save_adapter(ours, tmp_path / "ours")
+    again = peft.PeftModel.from_pretrained(made(), tmp_path / "ours").eval()
+    torch.testing.assert_close(again(IDS).logits, wanted, atol=1e-5, rtol=1e-5)
+    wider = qkv.build(llama(decoder__position=qkv.ALiBi(), d_model=64))
+    with pytest.raises(ValueError, match="and the layer is"):
+        qkv.load_adapter(wider, tmp_path / "theirs")

@@ -18,9 +18,10 @@ from ...training.checkpoints.streaming import Later, stream_tensors
 from ...training.checkpoints.weights import model_tensors, read_tensors, replace_tensors
 from ..families import FAMILIES, family_of
 from ..hub import peft
-from ..hub.names import Names
+from ..hub.names import Names, Row
 from .build import build
 from .layout import Contents, note_written, read_json, replaceable, write_json
+from .origin import MODEL_TYPE
 
 Model = TypeVar("Model", bound=TransformerModel)
 ADAPTER_FILES = Contents("an adapter's directory", (peft.CONFIG, peft.WEIGHTS), needs=peft.CONFIG)
@@ -29,14 +30,14 @@ ADAPTER_FILES = Contents("an adapter's directory", (peft.CONFIG, peft.WEIGHTS), 
 def save_adapter(model: TransformerModel, path: Path | str, base: Path | str = "", *, overwrite: bool = False) -> Path:
     """Write `adapter_config.json` and `adapter_model.safetensors`, which `PeftModel.from_pretrained` loads.
 
-    `base` is written down as the model that the adapter belongs to. An adapter in `path` is replaced only if
-    `overwrite` is true, or if this process saved it from the same model. Raises ValueError, before anything is written,
-    if the model has no adapter, if no family of the Hub matches it (the format uses the names of the family that it was
-    loaded from, or else the nearest one), or if `path` holds other files or an adapter that may not be replaced.
+    The names are those of the family that the model was loaded from, or else of the nearest one; if no family of the Hub
+    matches it, of the Auto classes of `qkv.transformers`. `base` is written down as the model that the adapter belongs
+    to. An adapter in `path` is replaced only if `overwrite` is true, or if this process saved it from the same model.
+    Raises ValueError, before anything is written, if the model has no adapter, or if `path` holds other files or an
+    adapter that may not be replaced.
     """
     folder = several.path(path)
-    if not isinstance(model, TransformerModel):
-        raise ValueError(f"adapters belong to Transformers, and this model is {several.shown(model)}")
+    _check(model)
     generates = isinstance(model.spec.head, LanguageModel) and model.spec.decoder is not None
     task = ("SEQ_2_SEQ_LM" if model.spec.is_encoder_decoder else "CAUSAL_LM") if generates else None
     model_type, known = next(_modules(model))
@@ -51,23 +52,26 @@ def save_adapter(model: TransformerModel, path: Path | str, base: Path | str = "
 
 @torch.no_grad()
 def load_adapter(model: Model, path: Path | str) -> Model:
-    """Put the LoRA adapter of a directory, `peft`'s or ours, into a model, in place; the model is given back.
+    """Put the LoRA adapter of a directory, `peft`'s or ours, into a model, in place; the model is given back. PEFT may have
+    trained it on transformers' model, on an Auto class of `qkv.transformers` or on qkv's model.
 
     Raises ValueError, before anything is changed, if the directory asks for what is not known here or is of another
     model.
     """
     folder = several.path(path)
+    _check(model)
     for name in (peft.CONFIG, peft.WEIGHTS):
         if not (folder / name).is_file():
             raise ValueError(f"{folder} is no adapter's directory: it has no {name}")
     config, tensors = read_json(folder / peft.CONFIG), read_tensors(folder / peft.WEIGHTS)
-    refusal: ValueError | None = None
+    refusals: list[tuple[int, ValueError]] = []
     spec = _spec(config, folder)
     for _, known in _modules(model):
         try:
             adapted = peft.sizes(known, config, spec, tensors)
         except ValueError as error:
-            refusal = refusal or ValueError(f"{folder}: {error}")
+            familiar = sum(f"{peft.PREFIX}{name}.lora_A.weight" in tensors for name in known)
+            refusals.append((familiar, ValueError(f"{folder}: {error}")))
             continue
         insert(model, spec.replace(layers=tuple(adapted)), {name: size for name, (size, _, _) in adapted.items()})
         for name, layer in layers(model).items():
@@ -75,8 +79,14 @@ def load_adapter(model: Model, path: Path | str) -> Model:
             layer.lora_a.copy_(a)
             layer.lora_b.copy_(b)
         return model
-    assert refusal is not None
-    raise refusal
+    raise max(refusals, key=lambda one: one[0])[1]  # of the names that the adapter has, or else of the model's family
+
+
+def _check(model: object) -> None:
+    if not isinstance(model, TransformerModel):
+        raise ValueError(
+            f"adapters belong to Transformers, such as `model` of a run, and this model is {several.shown(model)}"
+        )
 
 
 def save_merged(model: TransformerModel, path: Path | str) -> None:
@@ -97,11 +107,15 @@ def _spec(config: object, folder: Path) -> LoRA:
 
 def _modules(model: TransformerModel) -> Iterator[tuple[str, dict[str, peft.PEFTModule]]]:
     """The model type and the modules of the model's Hub class. Then what adapters may name as well: modules by their older
-    names, with or without the prefix, whichever the class has not, and those of other families that the model may
-    belong to."""
+    names, with or without the prefix, whichever the class has not, those of other families that the model may belong
+    to, and modules by our names, below an Auto class of `qkv.transformers` and alone."""
     plain, origin = build(model.spec, device="meta"), model.origin
-    first = family_of(model.spec, None if origin is None else origin.config.get("model_type"))
-    for family in (first, *(other for other in FAMILIES.values() if other is not first)):
+    try:
+        first = family_of(model.spec, None if origin is None else origin.config.get("model_type"))
+        families = [first, *(other for other in FAMILIES.values() if other is not first)]
+    except ValueError:
+        families = []  # no family matches
+    for family in families:
         try:
             (cls,) = family.config(model.spec)["architectures"]
         except (ValueError, TypeError):
@@ -111,3 +125,5 @@ def _modules(model: TransformerModel) -> Iterator[tuple[str, dict[str, peft.PEFT
             names = Names.of(family.table(model.spec, way), plain)
             for renamed in (family.modules, {}) if family.modules else ({},):
                 yield family.model_type, peft.parts(model, names, renamed)
+    for prefix in ("model.", ""):
+        yield MODEL_TYPE, peft.parts(model, Names.of((Row(f"{prefix}*", "*"),), plain), {})
