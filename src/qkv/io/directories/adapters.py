@@ -122,8 +122,8 @@ def _modules(model: TransformerModel) -> Iterator[tuple[str, dict[str, peft.PEFT
             continue
         bare = family.classes[cls].bare
         for way in (bare, not bare):
-            names = Names.of(family.table(model.spec, way), plain)
-            for renamed in (family.modules, {}) if family.modules else ({},):
-                yield family.model_type, peft.parts(model, names, renamed)
+            for table in family.module_tables(model.spec, way):
+                for renamed in (family.modules, {}) if family.modules else ({},):
+                    yield family.model_type, peft.parts(model, Names.of(table, plain), renamed)
     for prefix in ("model.", ""):
         yield MODEL_TYPE, peft.parts(model, Names.of((Row(f"{prefix}*", "*"),), plain), {})

@@ -131,6 +131,13 @@ BODY = (
     Row(f"{LAYER}.norm2.*", f"{BLOCK}.norm.feedforward.*"),
     Row("nomic_bert.pooler.dense.*", "classification_head.dense.*"),
 )
+MODULES = "nomic_bert.layers.{i}"
+ADAPTED = (
+    Row(f"{MODULES}.self_attn.[q,k,v,o]_proj.weight", f"{BLOCK}.attention.[q,k,v,out].weight"),
+    Row(f"{MODULES}.mlp.[up,gate,down]_proj.weight", f"{BLOCK}.feedforward.[up,gate,down].weight"),
+)
+"""Linear layers in transformers, which reads and writes files with the older names."""
+
 NAMES = (
     *BODY,
     *(row.renamed("nomic_bert.", "bert.") for row in BODY),  # as in the published model of masked tokens
@@ -156,6 +163,7 @@ FAMILY = Family(
         "NomicBertForPreTraining": Class(),
     },
     prefix="nomic_bert.",
+    adapted=ADAPTED,
     fields=(
         Key("vocab_size", "vocab_size", 30528),
         Key("hidden_size", "d_model", 768, also=("n_embd",)),

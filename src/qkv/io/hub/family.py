@@ -87,6 +87,8 @@ class Family(Generic[S]):
                 prefix. They are kept and written back; a model that was not loaded has zeros in them.
     modules:    regular expressions in tensor names, and what stands there in the names of transformers' modules, where these
                 are others than in files. PEFT's adapters go by modules.
+    adapted:    rows of linear layers that are other modules in transformers than tensors in files; PEFT's adapters name
+                modules.
     inside:     values within configurations of parts that are written in any case, by the keys of the parts: what a model
                 has no use for, and its files lack.
     labels:     the keys that give the number of labels, for classes that label sequences or tokens.
@@ -104,6 +106,7 @@ class Family(Generic[S]):
     harmless: Mapping[str, Any] = field(default_factory=dict)
     prefix: str = ""
     modules: Mapping[str, str] = field(default_factory=dict)
+    adapted: Table = ()
     is_encoder_decoder: bool = False
     inside: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     labels: LabelCount = field(default_factory=LabelCount)
@@ -265,7 +268,14 @@ class Family(Generic[S]):
 
     def table(self, spec: S, bare: bool) -> Table:
         """The rows of tensor names, for classes with a head or for those without."""
-        table = self.names(spec) if callable(self.names) else self.names
+        return self._prefixed(self.names(spec) if callable(self.names) else self.names, bare)
+
+    def module_tables(self, spec: S, bare: bool) -> list[Table]:
+        """The rows of names of modules, as transformers has them now and as files have them."""
+        table = self.table(spec, bare)
+        return [(*self._prefixed(self.adapted, bare), *table), table] if self.adapted else [table]
+
+    def _prefixed(self, table: Table, bare: bool) -> Table:
         if not bare:
             return table
         return tuple(Row(row.theirs.removeprefix(self.prefix), row.ours, row.how) for row in table)
