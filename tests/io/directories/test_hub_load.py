@@ -293,3 +293,43 @@ def test_smollm3_without_a_tokenizer_loads_in_transformers(tmp_path: Path) -> No
     sizes = {"d_model": 16, "n_layers": 4, "n_heads": 2, "n_kv_heads": 1, "d_ff": 24, "vocab_size": 20}
     build(preset("smollm3-3b", **sizes, unrotated=(3,))).save(tmp_path / "hub", to="hub")
     assert transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "hub").config.pad_token_id is None
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_codet5_is_a_t5_with_the_tokenizer_of_roberta(tmp_path: Path) -> None:
+    """Its folder has `vocab.json`, `merges.txt` and sentinels that are added, and no tokenizer.json."""
+    transformers = pytest.importorskip("transformers")
+    from tokenizers import ByteLevelBPETokenizer
+
+    code = ["def add(a, b):\n    return a + b", "for i in range(10): print(i)", "class A: pass"]
+    trained = ByteLevelBPETokenizer()
+    roles = {"pad": "<pad>", "bos": "<s>", "cls": "<s>", "eos": "</s>", "sep": "</s>", "unk": "<unk>", "mask": "<mask>"}
+    trained.train_from_iterator(code * 5, vocab_size=300, special_tokens=list(dict.fromkeys(roles.values())))
+    trained.save_model(str(tmp_path))
+    sentinels = [f"<extra_id_{i}>" for i in range(99, -1, -1)]
+    added = {name: trained.get_vocab_size() + i for i, name in enumerate(sentinels)}
+    settings = {
+        "tokenizer_class": "RobertaTokenizer",
+        "additional_special_tokens": sentinels,
+        "add_prefix_space": False,
+    }
+    (tmp_path / "tokenizer_config.json").write_text(
+        json.dumps({**{f"{role}_token": name for role, name in roles.items()}, **settings})
+    )
+    (tmp_path / "added_tokens.json").write_text(json.dumps(added))
+    sizes = {"vocab_size": trained.get_vocab_size() + 100, "d_model": 32, "d_ff": 64, "num_layers": 2, "num_heads": 4}
+    ids = {"decoder_start_token_id": 0, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    torch.manual_seed(0)
+    theirs = transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes, **ids, d_kv=8)).eval()
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    theirs.save_pretrained(tmp_path)
+    tokenizer = transformers.RobertaTokenizer.from_pretrained(tmp_path)
+    run = load(tmp_path, "cpu")
+    for text in [*code, "def <extra_id_0>(a): return a"]:
+        assert run.tokenizer is not None and run.tokenizer(text)["input_ids"] == tokenizer(text).input_ids
+        out = theirs.generate(**tokenizer(text, return_tensors="pt"), max_new_tokens=20, do_sample=False)
+        ours = run.model.generate([tokenizer(text).input_ids], max_new_tokens=20, bos_id=0, eos_id=2)
+        assert out[0, 1 : 1 + ours.shape[1]].tolist() == ours[0].tolist()
