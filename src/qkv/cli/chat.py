@@ -50,8 +50,9 @@ def chat(
 ) -> None:
     """Chat with a language model, using its chat template; for independent messages, `qkv generate --chat`.
 
-    Each MESSAGE, or line of standard input, is answered in the context of the conversation so far. Files stand at the places
-    `<image>` and `<sound>` of the messages, or before the first one. Options override the model's `generation_config.json`.
+    Each MESSAGE, or line of standard input, is answered in the context of the conversation so far. Files replace
+    `<image>` and `<sound>` in the messages, or come before the first message. Options override the model's
+    `generation_config.json`.
     """
     from ..runs.inference.chat import check_replies, stream_reply
     from ..serving.engine.replies import Replies

@@ -165,7 +165,7 @@ def convert(
     ] = None,
     int8: Annotated[
         bool,
-        typer.Option("--int8", help="With --to onnx: quantize the weights to 8 bits, and activations as they come."),
+        typer.Option("--int8", help="With --to onnx: quantize the weights to 8 bits, and activations at run time."),
     ] = False,
     aot: Annotated[
         bool | None,

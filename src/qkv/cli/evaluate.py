@@ -84,10 +84,10 @@ def evaluate(
         typer.Option(metavar="N", min=1, help="Outputs of a task that are generated together. [default: 32]"),
     ] = None,
     apply_chat_template: Annotated[
-        bool, typer.Option("--apply-chat-template", help="Ask questions of tasks by the chat template.")
+        bool, typer.Option("--apply-chat-template", help="Ask the questions of tasks with the chat template.")
     ] = False,
     include_path: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="A folder of tasks of your own, in the harness's YAML form.")
+        Path | None, typer.Option(metavar="DIR", help="A folder with your own tasks, in the harness's YAML format.")
     ] = None,
     gen_kwargs: Annotated[
         list[str] | None,

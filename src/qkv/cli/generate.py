@@ -38,8 +38,8 @@ Beams = Annotated[int | None, typer.Option(metavar="N", help="Beam search with N
 LengthPenalty = Annotated[
     float | None, typer.Option(metavar="X", help="Length penalty of beam search; above 0 favors longer outputs.")
 ]
-MaxNew = Annotated[int | None, typer.Option(metavar="N", help="At most N new tokens.")]
-MinNew = Annotated[int | None, typer.Option(metavar="N", help="At least N new tokens.")]
+MaxNew = Annotated[int | None, typer.Option(metavar="N", help="Generate at most N new tokens.")]
+MinNew = Annotated[int | None, typer.Option(metavar="N", help="Generate at least N new tokens.")]
 Temperature = Annotated[
     float | None, typer.Option(metavar="X", help="Sample with temperature X: below 1 sharper, above 1 flatter.")
 ]
@@ -77,8 +77,8 @@ Speculate = Annotated[
     str | None,
     typer.Option(
         metavar="HOW",
-        help="Speculative decoding: `lookup` proposes what followed in the text before, `early-exit:K` what the first K "
-        "layers predict. Outputs stay the same.",
+        help="Speculative decoding: `lookup` proposes tokens that followed the same tokens earlier in the text, "
+        "`early-exit:K` the predictions of the first K layers. Outputs stay the same.",
     ),
 ]
 JsonSchema = Annotated[
@@ -87,10 +87,10 @@ JsonSchema = Annotated[
 ]
 Regex = Annotated[
     str | None,
-    typer.Option(metavar="EXPRESSION", help="Write only what the regular expression matches as a whole."),
+    typer.Option(metavar="EXPRESSION", help="Write only a text that the whole regular expression matches."),
 ]
 Choices = Annotated[
-    str | None, typer.Option(metavar="TEXT,TEXT…", help="Write one of the texts, with commas between them.")
+    str | None, typer.Option(metavar="TEXT,TEXT…", help="Write one of these texts, separated by commas.")
 ]
 SrcLang = Annotated[
     str | None, typer.Option(metavar="CODE", help="Language of the texts, for models of many languages: `eng_Latn`.")
@@ -100,7 +100,7 @@ Verbose = Annotated[
     bool,
     typer.Option(
         "--verbose",
-        help="Say when the first token came, tokens/s and how many proposals were accepted, on standard error.",
+        help="Print the time to the first token, tokens/s and the number of accepted proposals on standard error.",
     ),
 ]
 

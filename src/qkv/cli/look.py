@@ -52,7 +52,7 @@ def look(
         str | None,
         typer.Option(
             metavar="WORD",
-            help="Draw the dependencies of this word alone at first; a picture has a color for each head.",
+            help="Draw only the dependencies of this word at first; a picture has a color for each head.",
         ),
     ] = None,
     target: Annotated[
@@ -93,15 +93,16 @@ def look(
         str | None,
         typer.Option(
             metavar="TEXT",
-            help="A text of as many tokens: show which layer and token of the input carry what tells the two apart.",
+            help="A text with the same number of tokens: show which layers and tokens carry the difference between the "
+            "two texts.",
         ),
     ] = None,
     neuron: Annotated[
         str | None,
         typer.Option(
             metavar="[KIND.]LAYER.INDEX",
-            help="Show the texts that excite a neuron of a feed-forward layer the most, such as `1.17`; without INPUT, "
-            "these alone.",
+            help="Show the texts with the largest activation of a feed-forward neuron, such as `1.17`; without INPUT, "
+            "show only these.",
         ),
     ] = None,
     texts: Annotated[

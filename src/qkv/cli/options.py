@@ -14,7 +14,7 @@ arguments: list[str] = []  # of the command line of this process
 RunPath = Annotated[
     str, typer.Argument(metavar="RUN", help="A run directory, a directory in the Hub's format, or a name on the Hub.")
 ]
-MORE_RUNS = "More runs first, to predict by the mean of all runs' probabilities. "
+MORE_RUNS = "Further runs first, to predict together by the mean of their probabilities. "
 RecipeOrPreset = Annotated[
     str,
     typer.Argument(
@@ -52,7 +52,7 @@ EnsembleWeights = Annotated[
     str | None,
     typer.Option(
         metavar="W,W…",
-        help="Several runs: how much each counts, such as `2,1,1`. [default: all alike]",
+        help="The weights of several runs, such as `2,1,1`. [default: equal]",
     ),
 ]
 ImageFiles = Annotated[
@@ -60,23 +60,24 @@ ImageFiles = Annotated[
     typer.Option(
         "--image",
         metavar="FILE",
-        help="A picture for the place of `<image>` in a text, or before a text without it; repeatable, in the order of the "
-        "places. One, or as many as each text has, serve all texts.",
+        help="A picture for an `<image>` in a text, or before a text without one; repeatable, in the order of the "
+        "places. If there are only as many as one text needs, every text gets them.",
     ),
 ]
 SoundFiles = Annotated[
     list[str] | None,
-    typer.Option("--sound", metavar="FILE", help="A sound for the place of `<sound>`, as --image; repeatable."),
+    typer.Option("--sound", metavar="FILE", help="A sound for a `<sound>` in a text, like --image; repeatable."),
 ]
 VideoFiles = Annotated[
     list[str] | None,
-    typer.Option("--video", metavar="FILE", help="A video for the place of `<video>`, as --image; repeatable."),
+    typer.Option("--video", metavar="FILE", help="A video for a `<video>` in a text, like --image; repeatable."),
 ]
 EnsembleMode = Annotated[
     str | None,
     typer.Option(
         metavar="linear|log_linear",
-        help="Several runs: the mean of their probabilities, or of their log-probabilities. [default: linear]",
+        help="How several runs predict together: by the mean of their probabilities, or of their log-probabilities. "
+        "[default: linear]",
     ),
 ]
 Column = Annotated[
@@ -94,7 +95,7 @@ OutTable = Annotated[
         help="Write a table with the input's columns and the results beside them: `.csv`, `.tsv`, `.jsonl` or `.parquet`.",
     ),
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what `--out` names.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file or directory that `--out` names.")]
 Device = Annotated[
     str,
     typer.Option(metavar="auto|cpu|cuda|mps", help="The device to compute on.", autocompletion=completion.devices),

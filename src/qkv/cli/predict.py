@@ -87,8 +87,8 @@ def predict(
     json: JsonLines = False,
     device: Device = "auto",
 ) -> None:
-    """Predict with a trained run: classes, tags, answers, choices, masks, boxes, captions, forecasts, music or what is
-    nearest.
+    """Predict with a trained run: classes, tags, answers, choices, masks, boxes, captions, forecasts, music, or the
+    nearest texts or pictures.
 
     `qkv predict RUN in.csv --out out.csv` keeps the columns of the file and adds the predictions. A blank line gives a blank
     line.

@@ -18,7 +18,7 @@ def push(
         str | None,
         typer.Option("--revision", "--branch", metavar="BRANCH", help="The branch, created if needed. [default: main]"),
     ] = None,
-    message: Annotated[str | None, typer.Option("--message", "--commit-message", help="Of the commit.")] = None,
+    message: Annotated[str | None, typer.Option("--message", "--commit-message", help="Message of the commit.")] = None,
     license: Annotated[
         str | None, typer.Option("--license", metavar="ID", help="For the model card, such as apache-2.0.")
     ] = None,
@@ -42,7 +42,7 @@ def push(
 ) -> None:
     """Upload a model to the Hugging Face Hub, with a model card, in one commit.
 
-    It sends what `qkv convert RUN DIR --to hub` writes. The token is that of `hf auth login`, or the variable HF_TOKEN.
+    It uploads the files that `qkv convert RUN DIR --to hub` writes. The token comes from `hf auth login` or HF_TOKEN.
     Files of an earlier model in the repository are replaced; a README.md that somebody wrote or edited there stays.
     """
     from ..runs.inference.run import load

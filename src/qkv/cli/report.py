@@ -13,12 +13,13 @@ from .say import echo
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories, finished or not.")],
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE.html", help="The page that compares several runs. Required for these.")
+        Path | None,
+        typer.Option(metavar="FILE.html", help="The page that compares several runs; required if there are several."),
     ] = None,
 ) -> None:
     """Write a run's `report.html` again, without training; also for a run that was interrupted or killed.
 
-    The report of an unfinished run says how far it came and how to continue it. With several runs, write a page with the
+    The report of an unfinished run says how far it got and how to continue it. With several runs, write a page with the
     settings that differ, the metrics, the curves, and the outputs for the same inputs.
     """
     from ..io.directories.layout import RunState, claim_page

@@ -32,10 +32,14 @@ def serve(
         ),
     ] = None,
     api_key_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="API keys, one a line; a request has to give one.")
+        Path | None,
+        typer.Option(metavar="FILE", help="A file with API keys, one per line; requests must send one of them."),
     ] = None,
     requests_per_minute: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Of each key, or of each address without keys.")
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="Requests that a key may send per minute, or an address if there are no keys."
+        ),
     ] = None,
     allowed_host: Annotated[
         list[str] | None,
@@ -43,22 +47,28 @@ def serve(
     ] = None,
     models_dir: Annotated[
         Path | None,
-        typer.Option(metavar="DIRECTORY", help="Its subdirectories may be loaded while the server runs, by name."),
+        typer.Option(
+            metavar="DIRECTORY", help="A directory whose subdirectories may be loaded by name while the server runs."
+        ),
     ] = None,
     admin_key_file: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Keys that may load, swap and unload runs: POST /models/load, /models/unload."
+            metavar="FILE",
+            help="A file with keys that may load, replace and unload runs: POST /models/load, /models/unload.",
         ),
     ] = None,
     fast: Annotated[
-        bool, typer.Option("--fast", help="Let other requests change the last bits of a request's numbers.")
+        bool,
+        typer.Option(
+            "--fast", help="Compute faster; other requests may then change the last bits of a request's numbers."
+        ),
     ] = False,
 ) -> None:
-    """Serve trained runs over HTTP, by OpenAI's API and more.
+    """Serve trained runs over HTTP, with OpenAI's API and further endpoints.
 
     Completions, chats, translations, embeddings, ranking, classes, tags and predictions, by what the runs do. The answer to
-    a request does not depend on what else is asked. See docs/serving.md.
+    a request does not depend on other requests. See docs/serving.md.
     """
     with uncollected():
         from ..core.optional_libraries import need

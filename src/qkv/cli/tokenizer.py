@@ -80,7 +80,7 @@ def train(
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
-    """Train a tokenizer on text files and save it (optional with --trace)."""
+    """Train a tokenizer on text files and save it; with --trace, saving is optional."""
     from ..data.tokenizer_training import train_from_files
     from ..data.tokenizers.training.spec import TokenizerSpec
 

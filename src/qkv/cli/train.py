@@ -63,7 +63,9 @@ Nproc = Annotated[
         "--nproc", metavar="N", min=1, help="Train with N processes on this machine, see the recipe's `scale`."
     ),
 ]
-Verbose = Annotated[bool, typer.Option("--verbose", help="Say how many threads compute, and why, at every choice.")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", help="Report each choice of the number of threads, with the reason.")
+]
 Restarts = Annotated[
     int,
     typer.Option(metavar="N", min=0, help="With --nproc: after a crash, continue from the last save up to N times."),

@@ -30,7 +30,7 @@ def transcribe(
     language: Annotated[
         str | None, typer.Option(metavar="LANGUAGE", help="The language, such as `de` or `german`. [default: detected]")
     ] = None,
-    translate: Annotated[bool, typer.Option("--translate", help="Write in English what is said.")] = False,
+    translate: Annotated[bool, typer.Option("--translate", help="Translate the speech to English.")] = False,
     num_beams: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Beams of the search. [default: the model's]")
     ] = None,
@@ -46,7 +46,8 @@ def transcribe(
         float | None, typer.Option(metavar="N", min=0, help="The weight of the language model. [default: the run's]")
     ] = None,
     word_bonus: Annotated[
-        float | None, typer.Option(metavar="N", help="What is added to the score for each word. [default: the run's]")
+        float | None,
+        typer.Option(metavar="N", help="A bonus that is added to the score for each word. [default: the run's]"),
     ] = None,
     out: Annotated[
         Path | None,

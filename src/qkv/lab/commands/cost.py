@@ -67,7 +67,8 @@ def cost(
         typer.Option(metavar="SHARE", help="Share of peak speed that the whole training reaches (MFU). [default: 0.4]"),
     ] = None,
     roofline: Annotated[
-        bool, typer.Option("--roofline", help="What binds a training step: bytes moved and time of each component.")
+        bool,
+        typer.Option("--roofline", help="Show what limits a training step: bytes moved and time of each component."),
     ] = False,
     measure: Annotated[
         bool,
@@ -88,7 +89,7 @@ def cost(
     generated token costs; and with `--tokens`, `--steps`, `--flops` or `--days`, a whole training: FLOPs, days, kWh
     and dollars.
 
-    With `--sweep`, costs by size; with several names, models side by side; `fit` says what fits into a memory, `layers`
+    With `--sweep`, costs by size; with several names, models side by side; `fit` shows what fits into memory, `layers`
     compares kinds of layers, and `--plan`, `--simulate` and `--published` predict many devices. Each has its own `--help`,
     such as `qkv cost fit --help` or `qkv cost sweep --help`.
 

@@ -1,4 +1,4 @@
-"""`qkv cost` as a group: `qkv cost NAME` predicts costs, `fit` says what fits into a memory, `layers` compares layers …"""
+"""`qkv cost` as a group: `qkv cost NAME` predicts costs, `fit` shows what fits into memory, `layers` compares layers …"""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Costs(TyperGroup):
 
 
 app = typer.Typer(
-    cls=_Costs, short_help="Predict what training costs, and what fits into a memory.", rich_markup_mode="markdown"
+    cls=_Costs, short_help="Predict what training costs, and what fits into memory.", rich_markup_mode="markdown"
 )
 app.command(DEFAULT)(cost.cost)
 app.command("fit")(fit.fit)

@@ -35,7 +35,9 @@ def fit(
     ranks: Annotated[
         int | None, typer.Option(metavar="N", help="Number of GPUs that ZeRO divides by. [default: 8]", min=1)
     ] = None,
-    purpose: Annotated[Literal["both", "training", "decoding"], typer.Option("--for", help="What is to fit.")] = "both",
+    purpose: Annotated[
+        Literal["both", "training", "decoding"], typer.Option("--for", help="What must fit into memory.")
+    ] = "both",
     on: Annotated[
         Literal["gpu", "cpu"],
         typer.Option(help="Whose memory: a CPU's libraries and heap need more beside the tensors than a GPU's."),
@@ -46,7 +48,7 @@ def fit(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Say what fits into a memory: the largest batch, the longest text and the largest model, and what each change buys.
+    """Show what fits into memory: the largest batch, the longest text and the largest model, and what each change saves.
 
     Every size is counted by running a step on tensors without contents, as by `qkv cost`, or is a formula where the table
     says so: ZeRO's shares and quantized weights. Training uses AdamW in fp32, or the recipe's settings. With --adapter, it

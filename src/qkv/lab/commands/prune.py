@@ -76,7 +76,9 @@ def prune(
     ] = 512,
     curve: Annotated[
         bool,
-        typer.Option("--curve/--no-curve", help="Evaluate with 0 to 90 % of the heads, and compare their outputs."),
+        typer.Option(
+            "--curve/--no-curve", help="Evaluate without 0 to 90 % of the heads, and compare the outputs of heads."
+        ),
     ] = True,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing run.")] = False,
     device: Device = "auto",
@@ -84,9 +86,9 @@ def prune(
 ) -> None:
     """Remove attention heads, neurons or layers from a run, or factorize its matrices, and write the smaller run.
 
-    Matrices become smaller, and the weights that stay are unchanged; `--rank` replaces matrices by products of two. Which
+    Matrices become smaller, and the remaining weights are unchanged; `--rank` replaces matrices by products of two. Which
     heads matter least is measured on the run's own data. The smaller run loads, generates and evaluates like any other;
-    `pruning.html` shows what it cost.
+    `pruning.html` shows the loss of quality.
     """
     from rich.console import Console
 

@@ -76,10 +76,11 @@ def quantize(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Store the weights of a run in 8 or 4 bits, and tell what that saves and costs.
+    """Store the weights of a run in 8 or 4 bits, and report the memory saved and the quality lost.
 
-    The linear layers of the stacks are quantized, embeddings and the output layer by choice. The quantized run generates,
-    evaluates and saves like any other; `quantization.html` shows its quality before and after, and the error of each layer.
+    The linear layers of the stacks are quantized, embeddings and the output layer only on request. The quantized run
+    generates, evaluates and saves like any other; `quantization.html` shows its quality before and after, and the error of
+    each layer.
     """
     from rich.console import Console
 

@@ -122,7 +122,8 @@ def fit(
         str | None, typer.Option("--predict", metavar="FLOPS,…", help="Predict the best use of these budgets.")
     ] = None,
     leave_out: Annotated[
-        int, typer.Option("--leave-out-highest", metavar="N", min=0, help="Leave out the N points of highest loss.")
+        int,
+        typer.Option("--leave-out-highest", metavar="N", min=0, help="Leave out the N points with the highest loss."),
     ] = 0,
     bootstrap: Annotated[
         int, typer.Option(metavar="N", min=0, help="Refits of resampled points for the intervals; 0 for none.")

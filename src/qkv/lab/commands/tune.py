@@ -30,12 +30,12 @@ def tune(
         list[str] | None,
         typer.Option(
             metavar="KEY=LOW..HIGH[,log]|KEY=VALUE,…",
-            help="A key of the recipe or of its model and what to search, such as `training.optimizer.lr=1e-4..1e-2,log`; "
-            "repeatable. [default: the recipe's `tune`]",
+            help="A key of the recipe or of its model and the values to search, such as "
+            "`training.optimizer.lr=1e-4..1e-2,log`; repeatable. [default: the recipe's `tune`]",
         ),
     ] = None,
     trials: Annotated[
-        int | None, typer.Option(metavar="N", min=2, help="Trials in all. [default: the recipe's, or 20]")
+        int | None, typer.Option(metavar="N", min=2, help="Number of trials. [default: the recipe's, or 20]")
     ] = None,
     pruner: Annotated[
         str | None,
@@ -60,7 +60,7 @@ def tune(
     device: Device = "auto",
     json: Json = False,
 ) -> int:
-    """Search the best settings of a recipe over a declared space, with Optuna; to compare given variants, `qkv ablate`.
+    """Search for the best settings of a recipe in a declared space, with Optuna; `qkv ablate` compares given variants.
 
     Each trial trains the recipe with other settings; poor trials are stopped early by their evaluations on the validation
     split. The directory gets `report.html` with the best settings as a command, the importance of each setting and all

@@ -26,8 +26,8 @@ def doctor(
     """Check the installation and this machine: versions, devices, threads, compiler and C++ kernels, disks, and what is slow
     here and why.
 
-    Each line is ok (✓), a note (!) about something slow, or a problem (✗): something broken. Notes and problems come with
-    what to do. The exit status is 1 if there is a problem, else 0.
+    Each line is ok (✓), a note (!) about something slow, or a problem (✗): something broken. Notes and problems
+    say what to do. The exit status is 1 if there is a problem, else 0.
     """
     from dataclasses import asdict
 

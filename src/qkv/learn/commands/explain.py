@@ -28,7 +28,7 @@ def explain(
         typer.Argument(
             metavar="NAME",
             help="attention, multihead, mask, cross, decoder-step, bahdanau, position, bpe, beam, layernorm, flash, "
-            "kv-cache, moe, lora or backprop, or any word of a lecture, such as teacher forcing. Without it, a list.",
+            "kv-cache, moe, lora or backprop, or any term of a lecture, such as teacher forcing. Without it, a list.",
             autocompletion=_names,
         ),
     ] = None,
@@ -42,11 +42,11 @@ def explain(
     ] = None,
     text: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="A text whose numbers are shown. [default: none, but a worked example's]"),
+        typer.Option(metavar="TEXT", help="A text whose numbers are shown. [default: a worked example]"),
     ] = None,
     target: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="Of an encoder–decoder, the output. [default: the run's own]"),
+        typer.Option(metavar="TEXT", help="The output of an encoder–decoder. [default: the run's own]"),
     ] = None,
     layer: Annotated[int | None, typer.Option(metavar="N", help="The layer, from 0. [default: 0]")] = None,
     head: Annotated[int | None, typer.Option(metavar="N", help="The attention head, from 0. [default: 0]")] = None,
@@ -59,8 +59,8 @@ def explain(
     json: Json = False,
     device: Device = "auto",
 ) -> None:
-    """Explain one computation step by step, with the numbers of a worked example or of a model that reads your text; or say
-    where qkv has what a word of a lecture means."""
+    """Explain one computation step by step, with the numbers of a worked example or of a model that reads your text; or show
+    where a term of a lecture is in qkv."""
     chosen: dict[str, object] = {"--text": text, "--target": target, "--layer": layer, "--head": head, "--token": token}
     if not words:
         useless = [option for option, value in {"--run": run, **chosen, "--out": out}.items() if value is not None]

@@ -27,7 +27,7 @@ def tour(
         list[str] | None,
         typer.Argument(
             metavar="PAGE",
-            help="The number or name of a page to walk through, or a word for what it teaches, such as teacher forcing: "
+            help="The number or name of a page to walk through, or a term that it teaches, such as teacher forcing: "
             "its code runs as you read. Without it, a list.",
             autocompletion=_names,
         ),

@@ -2,7 +2,7 @@
 
 Each graph of `export.graphs` is traced, translated by PyTorch's exporter, checked against the model by running it, and
 written as `NAME.onnx`; weights above 2 GB, protobuf's limit, stand beside it in `NAME.onnx.data`. Weights are fp32, or with
-`int8` quantized by onnxruntime: one scale for each output channel, activations quantized as they come (W8A8).
+`int8` quantized by onnxruntime: one scale for each output channel, activations quantized at run time (W8A8).
 """
 
 from __future__ import annotations
