@@ -19,27 +19,27 @@ SAMPLING = ("temperature", "top_k", "top_p", "min_p")  # setting one of these tu
 
 
 class Generation(Spec):
-    """How to continue a prompt. The defaults are greedy decoding of at most 128 new tokens.
+    """Settings of generation. The defaults are greedy decoding of at most 128 new tokens.
 
     Search:
         num_beams:      1 is greedy decoding or sampling; more is beam search with that many beams.
         length_penalty: a finished hypothesis scores Σ log p / length**length_penalty; above 0 favors longer ones.
         early_stopping: when a beam search ends. True: as soon as num_beams hypotheses are finished. False: when the
-                        best running beam, at its present length, can't beat the worst of them. "never": the same at
-                        the length where a running beam could score best (with a positive penalty, the greatest).
+                        best running beam, at its present length, can't beat the worst finished one. "never": when it
+                        can't even at its best length (with a positive penalty, the greatest).
         num_samples:    results per prompt: the n best of a beam search, or independent samples.
-        max_new_tokens, min_new_tokens: bounds on the new tokens, the end-of-sequence token included; below the
-                        minimum it is forbidden.
+        max_new_tokens, min_new_tokens: bounds on the number of new tokens, including the end-of-sequence token, which is
+                        forbidden below the minimum.
 
     Sampling, on when `do_sample` is True, or is None and one of these fields (or num_samples > 1 without beams) is set:
-        temperature: logits are divided by it; below 1 sharpens.
+        temperature: divisor of the logits; values below 1 sharpen the distribution.
         top_k:       only the k likeliest tokens (0: all).
         top_p:       only the likeliest tokens that together reach this probability (Holtzman et al. 2020).
         min_p:       only tokens at least this fraction as likely as the likeliest (Nguyen et al. 2024).
-        seed:        makes samples repeatable; None takes one from PyTorch's global generator.
+        seed:        makes samples repeatable; None draws a seed from PyTorch's global generator.
 
     Repetition:
-        repetition_penalty:   tokens seen before become less likely by this factor on their logit (Keskar et al. 2019).
+        repetition_penalty:   makes earlier tokens less likely, by this factor on their logits (Keskar et al. 2019).
         no_repeat_ngram_size: no n-gram of this size occurs twice (0: off).
 
     Speed:
@@ -48,8 +48,8 @@ class Generation(Spec):
                stay the same, and samples keep their distribution.
 
     Memory:
-        cache: the kind of KV cache (None: keys and values as they are): "int8", "int4", or a `CacheKind` such as
-               {"kind": "sinks", "window": 1024}, with which a text may continue past the model's context.
+        cache: the kind of KV cache: None for all keys and values unchanged, "int8", "int4", or a `CacheKind` such as
+               {"kind": "sinks", "window": 1024}, with which a text may be longer than the model's context.
     """
 
     num_beams: int = Field(1, ge=1, le=MOST)

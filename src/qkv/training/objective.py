@@ -67,8 +67,8 @@ class LabelObjective(Objective):
     Transformer paper uses ε = 0.1). The term's `value` is the plain negative log-likelihood, in nats.
 
     `z_loss` ζ adds ζ · log² Z in training, Z = Σ_v exp(logit_v), which keeps logits from drifting (Chowdhery et al.
-    2022: 1e-4). It is part of the term `loss`; the term `z` reports the mean of log² Z, without smoothing. Beside these
-    stand the terms that layers add in training, such as the balance of experts.
+    2022: 1e-4). It is part of the term `loss`; the term `z` reports the mean of log² Z, without smoothing. Layers add
+    further terms in training, such as the balance of experts.
     """
 
     single_pass: ClassVar[bool] = True

@@ -84,13 +84,13 @@ class _Sampled(NamedTuple):
 class SequenceObjective(SequenceToSequence):
     """Base class of both objectives. Each training step samples `samples` outputs of every source from the model.
 
-    reward:      what outputs are rated by: gleu, bleu, exact, or another `Reward`.
+    reward:      how outputs are rated: gleu, bleu, exact, or another `Reward`.
     temperature: of sampling.
     max_ratio:   an output has at most this many times the reference's tokens, and 10 more.
     ml_weight:   of the cross-entropy of the references, which is added to the loss.
 
-    The term `risk` has the loss over outputs, and `reward` reports the mean reward. Evaluations measure the cross-entropy
-    alone, as for `sequence-to-sequence`, so perplexities compare.
+    The term `risk` is the loss over outputs, and `reward` reports the mean reward. Evaluations measure only the
+    cross-entropy, as for `sequence-to-sequence`, so perplexities can be compared.
     """
 
     single_pass: ClassVar[bool] = False

@@ -66,33 +66,33 @@ Every = Annotated[int | Literal["epoch"] | None, BeforeValidator(read_every)]
 
 
 class Training(Spec):
-    """How a run goes. Steps are optimizer steps; each takes `accumulate` batches.
+    """Settings of a training run. Steps are optimizer steps; each takes `accumulate` batches.
 
-    precision:   what a step computes in, "fp32", "bf16" or "fp16"; "auto" is bf16 if that is native and gains, see
-                 `mixed_precision.choose`. Weights, their gradients and evaluations are fp32 in any case.
+    precision:   precision of a step: "fp32", "bf16" or "fp16"; "auto" is bf16 if the device supports it natively and it is
+                 faster, see `mixed_precision.choose`. Weights, their gradients and evaluations are always fp32.
     max_steps, max_epochs, max_time: the run ends at the first of them (an epoch is one pass over the training data, time is
-                 in seconds, or "10m"); None is no limit. With max_epochs given, max_steps is None unless it is given too.
-    clip_norm, clip_value: see `gradients.clipping.update`; None clips nothing.
-    eval_every, save_every: in steps, or "epoch" for the end of each; None does so at the end only. A new best evaluation
-                 is always saved.
-    keep:        checkpoints that stay besides the best one.
+                 in seconds, or "10m"); None is no limit. If max_epochs is given, max_steps is None unless it is given too.
+    clip_norm, clip_value: see `gradients.clipping.update`; None turns clipping off.
+    eval_every, save_every: in steps, or "epoch" for the end of each epoch; None evaluates or saves only at the end. A new
+                 best evaluation is always saved.
+    keep:        number of checkpoints to keep besides the best one.
     async_save:  write checkpoints in the background, from a copy in the host's memory, while training continues. A run
-                 waits for its last one.
-    metric, mode: which of the evaluation's metrics says what is best, and whether "min" or "max" is better.
-    patience:    stop early, after this many evaluations in a row that didn't beat the best by more than `min_delta`; None
-                 never does. An evaluation equal to the best doesn't beat it.
-    average:     which average of its weights the run delivers, see `average`; a number n is the last n checkpoints.
-    final:       deliver the weights of the "best" evaluation (the last, if nothing was evaluated) or the "last". The
-                 mean of the last checkpoints is taken as it is.
-    max_bad_steps: stop after this many steps in a row that made no update.
-    compile:     run the model through torch.compile. "auto" does if a run is long enough to gain by it; it is decided
-                 before the run, by `qkv.training`, so `fit` alone takes "auto" for false.
-    threads:     number of threads on a CPU. "auto" measures which is fastest, at the start and when the pace changes, see
-                 `threads`; OMP_NUM_THREADS overrules it.
-    recompute:   activation checkpointing: "blocks" keeps each block's input only and makes the rest again in the backward
-                 pass, "alternate" every other block's; memory for a third more time.
-    tensorboard: write TensorBoard's files too.
-    wandb:       log to Weights & Biases too: true, or settings, see `logging.wandb`.
+                 waits for its last checkpoint.
+    metric, mode: the evaluation's metric that selects the best weights, and whether "min" or "max" is better.
+    patience:    stop early after this many consecutive evaluations that didn't beat the best by more than `min_delta`;
+                 None never stops early. An evaluation equal to the best doesn't beat it.
+    average:     the average of its weights that the run delivers, see `average`; a number n is the last n checkpoints.
+    final:       deliver the weights of the "best" evaluation (the last, if nothing was evaluated) or the "last" weights.
+                 The mean of the last checkpoints is delivered as it is.
+    max_bad_steps: stop after this many consecutive steps without an update.
+    compile:     run the model through torch.compile. "auto" compiles if the run is long enough to gain time. This is decided
+                 before the run, by `qkv.training`, so `fit` alone reads "auto" as false.
+    threads:     number of threads on a CPU. "auto" measures the fastest number at the start and when the pace changes, see
+                 `threads`; OMP_NUM_THREADS overrides it.
+    recompute:   activation checkpointing: "blocks" stores only each block's input and computes the rest again in the
+                 backward pass, "alternate" only for every other block. This saves memory and takes up to a third more time.
+    tensorboard: also write files for TensorBoard.
+    wandb:       also log to Weights & Biases: true, or settings, see `logging.wandb`.
     """
 
     optimizer: Optimizer = AdamW()

@@ -30,9 +30,9 @@ from .weighting import Softmax, Weighting
 class Attention(Mixer, kind="attention"):
     """softmax(scale · QKᵀ + bias) V for each head, concatenated and projected (Vaswani et al. 2017, §3.2).
 
-    `n_kv_heads` below `n_heads` is grouped-query attention, 1 multi-query. `d_head` is d_model / n_heads by default;
-    `d_value`, the width of values, is d_head. `bias` gives projections a bias; `out_bias` and `key_bias` decide for two
-    of them (Whisper's keys have none). `scale` is 1/√d_head by default (T5: 1). `qk_norm` normalizes each head's
+    `n_kv_heads` below `n_heads` is grouped-query attention, 1 multi-query. `d_head` is d_model / n_heads by default, and
+    `d_value`, the width of values, is d_head. `bias` gives projections a bias; `out_bias` and `key_bias` override it for two
+    of them (Whisper's keys have no bias). `scale` is 1/√d_head by default (T5: 1). `qk_norm` normalizes each head's
     queries and keys; with `qk_norm_over` "all", it normalizes all heads together (OLMo 2). `score` is another
     comparison of queries and keys (`attention.scores`); positions apply to the projections it compares. `weighting`
     turns scores into weights in place of the soft-max (`attention.weighting`). `sink` adds one logit whose share goes
@@ -42,8 +42,8 @@ class Attention(Mixer, kind="attention"):
     key-value head without query heads is removed too. `low_rank` gives projections the rank of their factors, W = U V
     (`layers.low_rank`).
 
-    `supports` says what a kind built on this one has: other "scores", other "weightings" and sinks, and independent "heads",
-    which can be removed and divided over ranks. One with another module has none of them, unless it declares them.
+    `supports` lists what a kind built on this one supports: other "scores", other "weightings" and sinks, and independent
+    "heads", which can be removed and divided over ranks. A kind with another module supports only what it declares.
     """
 
     n_heads: int = Field(gt=0)

@@ -35,19 +35,20 @@ class MixtureOfExperts(FeedForwardLayer, kind="moe"):
         top-k-softmax:  softmax of the k largest s           (Shazeer et al. 2017)
         sigmoid:        sigmoid(s), at the k largest         (DeepSeek-V3)
 
-    `renormalize` divides g by its sum over the k, by default if k > 1: for k = 1 it would always be 1, without a gradient
-    for the router. `scale` multiplies g. `jitter` ε multiplies the router's input by noise from [1 − ε, 1 + ε] in training.
+    `renormalize` divides g by its sum over the k experts, by default if k > 1: for k = 1 it would always be 1, without a
+    gradient for the router. `scale` multiplies g. In training, `jitter` ε multiplies the router's input by noise from
+    [1 − ε, 1 + ε].
 
-    Load balancing. With f_e expert e's share of the choices of real tokens and P_e its mean probability, training adds
-    `balance_weight` · n_experts · Σ_e f_e P_e, smallest when experts are chosen equally often. `balance` selects f and
-    P: "switch" counts all k choices (Fedus et al. 2021), "gshard" first choices (Lepikhin et al. 2020), both in each
-    layer. "mixtral" takes the means of f and P over all layers, and f as shares of tokens, which add up to k (the Hub).
-    `bias_rate` γ balances without a loss. A bias b_e of the choice (not of g) moves by γ in each step: up if the expert
-    had less than the mean load, down if it had more (Wang et al. 2024). None has no bias. `router_z` weights the mean
-    of log² Σ_e exp s_e, which keeps scores small (Zoph et al. 2022).
+    Load balancing. f_e is expert e's share of the choices of real tokens, and P_e its mean probability. Training adds
+    `balance_weight` · n_experts · Σ_e f_e P_e to the loss, which is smallest if experts are chosen equally often. `balance`
+    selects f and P: "switch" counts all k choices (Fedus et al. 2021), "gshard" only first choices (Lepikhin et al. 2020),
+    both in each layer. "mixtral" takes the means of f and P over all layers, with f as shares of tokens, which add up to k
+    (the Hub). `bias_rate` γ balances without a loss: a bias b_e, which affects the choice but not g, moves by γ in each
+    step, up if the expert had less than the mean load, down if it had more (Wang et al. 2024). None has no bias. `router_z`
+    is the weight of the mean of log² Σ_e exp s_e, which keeps scores small (Zoph et al. 2022).
 
-    `capacity` c limits an expert to c · k · tokens / n_experts choices in training, first choices before second ones; the
-    others are dropped, and their tokens keep the residual only. With None, and in evaluation, nothing is dropped.
+    `capacity` c limits an expert to c · k · tokens / n_experts choices in training, first choices before second ones. Further
+    choices are dropped; their tokens keep only the residual. With None, and in evaluation, nothing is dropped.
 
     `shared` is any feed-forward layer; with `shared_gate` its output is multiplied by sigmoid(x w) (Qwen2-MoE).
     """

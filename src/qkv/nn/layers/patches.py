@@ -54,10 +54,10 @@ class Patches(Input, kind="patches"):
 
     Dosovitskiy et al. 2021 (ViT) have one class token before, Touvron et al. 2021 (DeiT) also a distillation token, and
     Fang et al. 2021 (YOLOS) detection tokens after. `image` is the size (height, width) that positions are made for; images
-    of other sizes are read too, with positions resized (`GridPosition`). Without `bias` there is no b, and `norm` is that of
-    the embedded tokens (CLIP has a layer norm there).
+    of other sizes can be read too, with resized positions (`GridPosition`). Without `bias`, there is no b. `norm` is applied
+    to the embedded tokens (CLIP has a layer norm there).
 
-    stem: widths of 3 × 3 convolutions of stride 2, as many as reduce a patch to one pixel, which W reads instead of the
+    stem: widths of 3 × 3 convolutions of stride 2, as many as reduce a patch to one pixel. W reads this pixel instead of the
           patch. Models then learn faster from few images (Xiao et al. 2021, with batch norm; here with the norm of
           `layers.convolution`). Convolutions overlap the edges of patches, so no patch can be hidden.
     """
@@ -252,12 +252,12 @@ def patches_of(layout: Layout) -> slice:
 
 
 class GridPosition(Position, kind="grid"):
-    """One vector for each token of an image: learned (ViT), or with `table` "sinusoidal" fixed (MAE, He et al. 2022).
+    """One vector for each token of an image: learned (ViT), or fixed with `table` "sinusoidal" (MAE, He et al. 2022).
 
     Fixed vectors are [sin cx, cos cx, sin ry, cos ry] for row r and column c with rates base^(−4i/d), and 0 for tokens that
     are not patches. For images of another size the table is resized by `interpolation`, except for tokens that are not
     patches. `align_corners` (Qwen3-VL) and `antialias` (SigLIP 2) are options of `F.interpolate`, which resizes the table.
-    The fixed table is saved with the weights, as by its authors.
+    As in the original, the fixed table is saved with the weights.
 
     `between`: every further block has its own table, which is added to the output of the block before it (YOLOS, Fang et
     al. 2021).

@@ -27,8 +27,8 @@ class Waveform(Input, kind="waveform"):
     2020; HuBERT, Hsu et al. 2021).
 
     One token stands for as many samples as the product of the `strides`. Inputs are (B, samples), (B, 1, samples), or
-    (B, 2, samples) with 1 for samples and 0 for padding in the second row. Features, statistics and positions don't see
-    padding, so a padded sound gives what it gives alone.
+    (B, 2, samples) with 1 for samples and 0 for padding in the second row. Features, statistics and positions ignore
+    padding, so a padded sound gives the same output as alone.
 
     widths, kernels, strides: channels, size and stride of each convolution over the samples.
     features: the norm of these convolutions: "group" normalizes each channel of the first over the whole sound, "layer" the

@@ -24,9 +24,9 @@ class Block(Spec, kind="block"):
     """One layer: attention, cross-attention and feed-forward in turn, each with its norm and residual connection.
 
     position:  positional encoding of this block's attention in place of the stack's; `none` for a layer without positions.
-    attention_norm: the attention's norm in place of `norm`; `none` leaves it out (ModernBERT's first block).
+    attention_norm: the attention's norm in place of `norm`; `none` removes it (ModernBERT's first block).
     placement: where norms are applied and how the output of a sublayer joins the residual stream (`models.placement`).
-    residual:  "none" leaves out the residual connection.
+    residual:  "none" removes the residual connection.
 
     The output of a sublayer goes through dropout, and is multiplied by `residual_multiplier` (Granite), by a trained vector
     initialized to `layer_scale` (LayerScale, Touvron et al. 2021) and by `drop_path` (`stochastic_depth`).

@@ -54,9 +54,9 @@ def laid(reader: InputModule, values: Tensor) -> tuple[Tensor, Layout]:
 
 
 class Tower(Input, kind="tower"):
-    """Vectors that a stack of `width` makes of its input, such as a ViT of a picture, projected to the decoder's width.
+    """States of a stack of `width` that reads a medium, such as a ViT for pictures, projected to the decoder's width.
 
-    Only the states of patches are used, not of tokens before and after them. A video (F, C, H, W) is read picture by
+    Only the states of patches are used, not the states of tokens before and after them. A video (F, C, H, W) is read picture by
     picture, in the order of time.
 
     frames: pictures of a video that a patch spans, as C · frames channels: c · frames + f is channel c of picture f. A
@@ -198,12 +198,12 @@ class Medium(Spec, kind="medium"):
 
     name:     of the media in `media={name: …}`.
     token:    the placeholder token; each stands for one vector.
-    video:    the placeholder token of videos (F, C, H, W) among the pictures of this medium, if it is another.
+    video:    the placeholder token of videos (F, C, H, W) among the pictures of this medium, if it is a different one.
     reads:    the input that makes the vectors, such as `Patches` or a `Tower`.
     position: positional encoding that is added to the vectors, such as `GridPosition` over patches without a tower.
     interval: positions from one picture of a video to the next, for positions over axes (`positions.axes`).
-    apart:    whether pictures of a video stand apart in the text, as Qwen3-VL has them behind their times. Each then has
-              positions as a picture has.
+    apart:    whether pictures of a video are separate in the text, as in Qwen3-VL, which writes the time before each. Each
+              then has positions like a single picture.
     """
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")

@@ -83,10 +83,10 @@ class MultimodalRotary(Rotary, kind="mrope"):
     """Rotary positions whose pairs of coordinates turn by different axes: pair i by p_a(i) · base^(−2i/R), where a(i) is
     time, row or column (M-RoPE, Wang et al. 2024, Qwen2-VL).
 
-    `sections` are the numbers of pairs for time, rows and columns, R/2 in all; by default a quarter for time, and half of
-    the rest each. In `blocks`, the first turn by time, the
-    next by rows, the last by columns. `interleaved` gives rows the pairs 1, 4, 7 … and columns 2, 5, 8 …, so each axis has
-    fast and slow pairs, and time all others (Bai et al. 2025, Qwen3-VL). Text has the same position on all axes, so a text
+    `sections` are the numbers of pairs for time, rows and columns, R/2 in total; by default a quarter for time, and half of
+    the rest each. In `blocks`, the first pairs turn by time, the next by rows, the last by columns. `interleaved` gives rows
+    the pairs 1, 4, 7 …, columns the pairs 2, 5, 8 …, and time all others, so each axis has fast and slow pairs (Bai et al.
+    2025, Qwen3-VL). Text has the same position on all axes, so a text
     without media is rotated as by `Rotary`. A joint input (`nn.models.joint`) gives tokens of media their rows and columns.
     """
 

@@ -12,16 +12,16 @@ from .state import Group, Stateful, counter, shrink
 
 
 class Adafactor(Optimizer, kind="adafactor"):
-    """Steps as Adam's, with the second moments of a matrix (m, n) kept in m + n numbers (Shazeer & Stern 2018).
+    """Steps like Adam's, with the second moments of a matrix (m, n) stored in m + n numbers (Shazeer & Stern 2018).
 
-    With the means taken over G² + ε₁, and β₂ = 1 − t^(−`decay_power`):
+    With means over G² + ε₁, and β₂ = 1 − t^(−`decay_power`):
 
         r ← β₂ r + (1 − β₂) · mean over columns,  c ← β₂ c + (1 − β₂) · mean over rows,  V̂ = r cᵀ / mean(r)
         U = G / √V̂,  Û = U / max(1, RMS(U) / clip),  w ← w − α Û
 
     α is lr, times max(ε₂, RMS(w)) if `scale_parameter`: a step relative to the weights' size, the paper's default. With
-    `relative_step` lr is only the upper limit of the paper's own schedule 1/√t. `beta1` above 0 adds momentum over αÛ,
-    and one number a parameter. Vectors keep their whole V; stacks of matrices are factored over their last two axes.
+    `relative_step`, lr is only the upper limit of the paper's own schedule 1/√t. `beta1` above 0 adds momentum over αÛ,
+    at one number per parameter. Vectors keep the whole V; stacks of matrices are factored over their last two axes.
     """
 
     tuned_lr: ClassVar[float] = 1e-3

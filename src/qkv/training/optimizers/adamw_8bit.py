@@ -22,14 +22,14 @@ CHUNKS = {"cpu": 2**16, "other": 2**24}
 
 
 class AdamW8bit(AdamW, kind="adamw-8bit"):
-    """AdamW whose two moments are kept in a byte each, block-wise (Dettmers et al. 2022): 2 bytes a parameter for 8.
+    """AdamW with its two moments stored in a byte each, block-wise (Dettmers et al. 2022): 2 bytes per parameter, not 8.
 
-    At each step the moments are unpacked, moved as AdamW's are, used, and packed again: every `block` numbers are divided
-    by their largest and become the nearest of 256 that are spread over seven decades. A second moment above 0 never
+    Each step unpacks the moments, updates and uses them like AdamW, and packs them again: every `block` numbers are divided
+    by their largest and rounded to the nearest of 256 values over seven decades. A second moment above 0 never
     becomes 0, which would make the next steps huge (Li, Chen & Zhu 2023).
 
-    min_size:   parameters with fewer numbers keep their moments in float32, which costs little.
-    embeddings: pack the moments of embedding tables too; their gradients are uneven, and the paper leaves them out.
+    min_size:   parameters with fewer numbers keep their moments in float32, which takes little memory.
+    embeddings: also pack the moments of embedding tables. Their gradients are uneven, and the paper leaves them out.
     """
 
     elementwise: ClassVar[bool] = False  # numbers share the scale of their block

@@ -23,23 +23,23 @@ _TUNED_WIDTH = 768  # BERT's and GPT-2's, for which the usual rates of fine-tuni
 
 
 class Optimizer(Spec, role="optimizer"):
-    """What all optimizers share; a kind adds its own settings and `make`.
+    """Settings that all optimizers share; a kind adds its own settings and `make`.
 
     lr:               the learning rate that the schedule multiplies.
-    weight_decay:     λ of the decay w ← (1 − lr · λ) w. Biases, norms and embeddings are spared.
+    weight_decay:     λ of the decay w ← (1 − lr · λ) w, which skips biases, norms and embeddings.
     decay_embeddings: decay the embeddings too.
     layer_decay:      δ of layer-wise rates: the k-th block from the top of its stack learns at lr · δᵏ, the embeddings
-                      below n blocks at lr · δⁿ⁺¹, all above the blocks at lr (Clark et al. 2020; Bao et al. 2022).
-    rates:            {pattern: factor} on the learning rate of the parameters whose names match; several multiply.
-    freeze:           patterns of parameters that don't move.
+                      below n blocks at lr · δⁿ⁺¹, and everything above the blocks at lr (Clark et al. 2020; Bao et al. 2022).
+    rates:            {pattern: factor} for the learning rates of parameters whose names match; several factors multiply.
+    freeze:           patterns of parameters that are not trained.
 
-    elementwise: whether each number of a parameter moves by its own gradient alone, so a part of a parameter can be
+    elementwise: whether the update of each number depends only on its own gradient, so a part of a parameter can be
                  updated by itself.
     state_bytes: bytes of state of a number in a matrix of a layer, and of one in a table, as far as they depend on the size.
     tuned_lr: the default lr for fine-tuning a trained model of 768 dimensions, see `tuning`.
 
-    Patterns are as for file names: `encoder.*`, `*.attention.q.weight`, `decoder.blocks.[01].*`. A tied parameter
-    answers to each of its names. Raises ValueError for a pattern that matches nothing.
+    Patterns are shell-style globs: `encoder.*`, `*.attention.q.weight`, `decoder.blocks.[01].*`. A tied parameter matches
+    under each of its names. Raises ValueError for a pattern that matches nothing.
     """
 
     elementwise: ClassVar[bool] = False

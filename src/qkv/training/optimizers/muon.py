@@ -25,15 +25,15 @@ class Muon(Optimizer, kind="muon"):
 
         m ← μm + (1 − μ) g,  u = (1 − μ) g + μm (`nesterov`) or m,  W ← W − lr · s · NS(u)
 
-    NS, five steps of Newton and Schulz, takes a matrix U S Vᵀ near U Vᵀ: all directions learn at one rate. Tables,
-    heads, PyTorch's convolutions, norms and biases are moved by AdamW, with `betas` and `eps`. Our own
+    NS, five steps of Newton and Schulz, maps a matrix U S Vᵀ close to U Vᵀ, so all directions learn at one rate. AdamW
+    updates tables, heads, PyTorch's convolutions, norms and biases, with `betas` and `eps`. qkv's own convolutions
     (`layers.convolution`) are matrices, as in the authors' code.
 
-    scale: "rms" is s = 0.2 · √max(m, n), by which updates are as large as AdamW's usually are, so one lr and one
+    scale: "rms" is s = 0.2 · √max(m, n), with which updates have the usual size of AdamW's, so one lr and one
            weight decay serve both (Liu et al. 2025); "original" is s = √max(1, m/n), for lr near 0.02.
     adamw_lr: AdamW's own learning rate; lr if None.
 
-    Stacks of matrices (…, m, n) are so many matrices. State: one number a parameter, two for AdamW's.
+    A stack of matrices (…, m, n) counts as separate matrices. State: one number per parameter, two for AdamW's parameters.
     """
 
     tuned_lr: ClassVar[float] = 2e-4

@@ -85,14 +85,13 @@ class InverseSquareRoot(Schedule, kind="inverse-square-root"):
 class Decay(Schedule):
     """Warm-up, then a fall from 1 to `final_ratio`, complete at the end of the run.
 
-    By `unit` "steps" the end is that of `max_steps` or `max_epochs`, whichever comes first, and by "time" that of
-    `max_time`. The progress of the fall is p = (step − warmup) / (total − warmup). By time and epochs the total is
-    estimated from the pace so far, and the warm-up ends after a fifth of the run at the latest. A run by time resumes with
-    the time that its checkpoint recorded, but no two runs measure the same times: only runs by steps and by epochs can be
-    repeated bit for bit.
+    With `unit` "steps", the fall ends at `max_steps` or `max_epochs`, whichever comes first; with "time", at `max_time`.
+    Its progress is p = (step − warmup) / (total − warmup). With time and epochs, the total is estimated from the pace so
+    far, and the warm-up ends after a fifth of the run at the latest. A run by time resumes with the time that its checkpoint
+    recorded. Two runs never measure the same times, so only runs by steps and by epochs can be repeated bit for bit.
 
-    `steps` stands in for max_steps if the decay should end before the run, or if the run has no set end; after it the
-    factor stays `final_ratio`.
+    `steps` replaces max_steps if the decay should end before the run, or if the run has no set end; afterwards the factor
+    stays at `final_ratio`.
     """
 
     unit: Literal["steps", "time"] = "steps"

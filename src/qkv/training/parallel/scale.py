@@ -56,9 +56,9 @@ class Scale(Spec):
     pipeline: ranks over which the layers are divided. The batches of a step, `training.accumulate` of them, are the
               microbatches. `pipeline_schedule` is "1f1b" (Narayanan et al. 2019), "gpipe" (Huang et al. 2019),
               "interleaved-1f1b", with two stages on each rank (Narayanan et al. 2021), or "zb-h1", which computes gradients
-              of weights where ranks would be idle (Qi et al. 2023).
-    auto:     the planner chooses the axes for the number of ranks: `scale: auto`. Then none of them is given.
-    timeout:  seconds, or "10m": a rank that is not heard of for so long is given up, and the training ends.
+              of weights while ranks would be idle (Qi et al. 2023).
+    auto:     the planner chooses the axes for the number of ranks: `scale: auto`. No axis may be given then.
+    timeout:  seconds, or "10m": if a rank does not answer for this long, training ends.
 
     The product of the axes is the number of ranks. The batches of a step are the same on any number of ranks.
     """

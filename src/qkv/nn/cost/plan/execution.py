@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True)
 class Execution:
-    """What a framework does in a training step.
+    """How a framework computes a training step.
 
     width:            bytes of an activation.
-    weights, gradients, optimizer: bytes that are kept of a parameter. tables: by the optimizer of one in an embedding or an
-                      output layer, if that differs. copies: further ones while it is used, as those of
-                      autocast; ZeRO 3 has none, as it gathers parameters in the dtype of products.
+    weights, gradients, optimizer: bytes stored for each parameter. tables: the optimizer's bytes for a parameter of an
+                      embedding or an output layer, if they differ. copies: further bytes while a parameter is used, such as
+                      autocast's copies; ZeRO 3 has none, because it gathers parameters in the dtype of products.
     gathered, reduced: bytes of a parameter that ZeRO 3 gathers, and of a gradient that is summed.
     compiled:         element-wise operations are fused, as by torch.compile.
     tiled:            scores of attention stay on the chip (FlashAttention).

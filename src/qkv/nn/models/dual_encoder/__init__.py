@@ -30,12 +30,12 @@ class DualEncoder(ModelSpec, kind="dual-encoder"):
 
     where s and b are learned (Radford et al. 2021, CLIP; Zhai et al. 2023, SigLIP). Any stack may be a tower.
 
-    image, text: the towers. A head `projection` brings them to one width.
+    image, text: the towers. A head `projection` maps both to one width.
     temperature: 1/s at the beginning of training.
     bias:        b at the beginning; None for no b. SigLIP begins with −10, since most pairs don't belong together.
     end:         the token whose first occurrence ends a text, for ids without a layout; "largest" for the token with the
                  largest id of a row, which is what the first checkpoints of CLIP do. None: all ids are the text.
-    fills:       texts are filled with padding tokens up to `text.max_positions`, and the tower reads these as all others
+    fills:       texts are filled with padding tokens up to `text.max_positions`, which the tower reads like other tokens
                  (SigLIP).
     """
 

@@ -29,15 +29,15 @@ class PixelMasks(OfImages, kind="pixel-masks"):
         u_n = h,          u_i = C([up(u_{i+1}), d_i])        the patches' states h, twice as fine each time
         scores = W u_0 + b
 
-    C is a `DoubleConvolution`, pool the largest of 2 × 2, up repeats in 2 × 2. Tokens know what a place is, pixels where its
-    edges are: the decoder of TransUNet (Chen et al. 2021, §3.2) and UNETR (Hatamizadeh et
-    al. 2022), whose steps up take in what U-Net saw on its way down (Ronneberger et al. 2015).
+    C is a `DoubleConvolution`, pool the largest of 2 × 2, up repeats in 2 × 2. Tokens determine what a place shows, pixels
+    where its edges are. This is the decoder of TransUNet (Chen et al. 2021, §3.2) and UNETR (Hatamizadeh et al. 2022); as in
+    U-Net (Ronneberger et al. 2015), each step up also reads the features of the same resolution from the way down.
 
-    widths: of d_0, d_1 …, a number for each doubling. Where they are fewer than halve a patch to one pixel, the finest step
+    widths: of d_0, d_1 …, a number for each doubling. If there are too few to halve a patch to one pixel, the finest step
             is at every f-th pixel: it reads blocks of f × f pixels as channels, and W makes f × f scores of each (Shi et
-            al. 2016), which costs a fraction.
+            al. 2016), at a fraction of the cost.
 
-    Scores are (B, labels, H, W). Pictures are of whole patches.
+    Scores are (B, labels, H, W). Pictures consist of whole patches.
     """
 
     labels: int = Field(default=150, gt=0)

@@ -28,15 +28,15 @@ class SequenceClassifier(Head, kind="sequence-classifier"):
     """Scores of `labels` classes for a sequence: W p + b with p = norm(f(D h + d)).
 
     pool:       h is the state of the `first` or `last` real token, the `mean` of all, or in each dimension the `max`
-                (Collobert et al. 2011, §3.2.2), for which one telling word is enough. The first token is BERT's way (Devlin
-                et al. 2019, §3.2), the last a decoder's (Radford et al. 2018, §3.2), which alone has seen all the others.
+                (Collobert et al. 2011, §3.2.2), for which one telling word is enough. BERT uses the first token (Devlin et al.
+                2019, §3.2), decoders the last (Radford et al. 2018, §3.2), because only the last has read all others.
     activation: f. None leaves out the dense layer: p = norm(h).
     dense_bias: whether there is d.
     norm:       of p; none by default (ModernBERT has one).
     labels:     None gives p itself, the pooled vector.
 
-    Labels are (B,) classes; with one label alone (B,) numbers, and the loss is the squared error; numbers (B, labels)
-    from 0 to 1 are a yes or no for each, and the loss is the binary cross-entropy.
+    Labels are classes (B,). If `labels` is 1, they are numbers (B,), and the loss is the squared error. Numbers (B, labels)
+    from 0 to 1 are a yes or no for each class, and the loss is the binary cross-entropy.
     """
 
     labels_sequences: ClassVar[bool] = True

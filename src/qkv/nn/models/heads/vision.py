@@ -47,13 +47,13 @@ class ImageHead(HeadModule):
 class ImageClassifier(OfImages, kind="image-classifier"):
     """Scores of `labels` classes, W h + b, with h the class token's state (ViT) or the `mean` of the patches' states.
 
-    `distilled` adds a second layer that reads the distillation token, trained on what a teacher says; the scores are the
-    mean of both (DeiT, Touvron et al. 2021). Labels are (B,), or then also (B, 2): the true and the teacher's. Numbers that
-    are not whole, (B, labels), are shares of the classes, as of mixed pictures.
+    `distilled` adds a second layer that reads the distillation token and learns a teacher's classes. The scores are the mean
+    of both layers (DeiT, Touvron et al. 2021). Labels are (B,); with `distilled` they may be (B, 2), the true class and the
+    teacher's. Numbers (B, labels) are shares of the classes, for example of mixed pictures.
 
-    standardized: h is brought to mean 0 and variance 1 over the pictures of a batch, in evaluation by running means of both:
-                  batch norm without gains (Ioffe & Szegedy 2015), by which one learning rate suits the states of any frozen
-                  stack (He et al. 2022, appendix A.1).
+    standardized: h is scaled to mean 0 and variance 1 over the pictures of a batch, in evaluation by running means of both.
+                  This is batch norm without gains (Ioffe & Szegedy 2015). With it, one learning rate suits the states of any
+                  frozen stack (He et al. 2022, appendix A.1).
     """
 
     labels: int = Field(default=1000, gt=0)
@@ -171,9 +171,9 @@ class PixelDecoder(OfImages, kind="pixels"):
     decoder:    a stack over `States` of the image's grid.
     patch, channels: of the images.
     masked:     the share of patches that pre-training hides (`layers.patches.masked_layout`).
-    normalized: targets are each patch less its mean, over its standard deviation.
+    normalized: targets are patches minus their mean, divided by their standard deviation.
 
-    The loss is the mean squared error of the patches that were hidden, of all if none was. Labels are the pictures.
+    The loss is the mean squared error of the hidden patches, or of all patches if none is hidden. Labels are the pictures.
     """
 
     width: int = Field(default=512, gt=0)
@@ -372,9 +372,9 @@ class Detector(OfImages, kind="detector"):
 
                    σ(f(h) + σ⁻¹((column + ½) / columns, (row + ½) / rows, size, size)),
 
-               as the encoder does in two-stage Deformable DETR (Zhu et al. 2021, appendix A.4). Where an object is need not
-               be learned then, only how it lies about its patch, which a few hundred pictures can teach.
-    size:      of a proposal before it is learned, as a share of the picture.
+               like the encoder of two-stage Deformable DETR (Zhu et al. 2021, appendix A.4). The model then need not learn where
+               an object is, only its offset from the patch, for which a few hundred pictures are enough.
+    size:      initial size of a proposal, as a share of the picture.
     """
 
     labels: int = Field(default=91, gt=0)

@@ -42,12 +42,12 @@ class FullySharded(Distributed):
     Afterwards they are summed over the other ranks that have the same part of a parameter. Parameters outside the blocks, or
     shared between them, stay gathered from forward to backward. In a pipeline this holds for the layers of the rank's stage.
 
-    The optimizer updates the parts, which only element-wise optimizers can. For an evaluation, all parameters are gathered;
-    with `in_parts` only those outside the blocks are, and each block's while it computes. All ranks then have to run the
-    blocks equally often.
+    The optimizer updates the parts, so it must be element-wise. For an evaluation, all parameters are gathered. With
+    `in_parts`, only parameters outside the blocks are, and each block's parameters while it computes. All ranks must then run
+    the blocks equally often.
 
-    In bf16 and fp16 parameters are gathered in that dtype, and their gradients are summed in fp32 into fp32 parts. What
-    computes in fp32 on one rank, such as norms, does so here too, with rounded parameters (`as_under_autocast`).
+    In bf16 and fp16, parameters are gathered in that dtype, and their gradients are summed in fp32 into fp32 parts. Layers
+    that compute in fp32 on one rank, such as norms, do so here too, with rounded parameters (`as_under_autocast`).
 
     Raises ValueError for an optimizer that needs whole parameters.
     """

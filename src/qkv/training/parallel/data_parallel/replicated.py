@@ -27,12 +27,12 @@ class Replicated(Distributed):
     """Every rank has all parameters. With `stage` 1 or 2 each parameter has an owner among the ranks of a shard group.
 
     Stage 0: gradients are summed over all ranks (all-reduce), and every rank updates all parameters (Li et al. 2020).
-    Stage 1: only the owner keeps a parameter's optimizer state; it gets the summed gradient (reduce), updates the parameter
-             and sends it to the others (broadcast). Communication is that of stage 0 (Rajbhandari et al. 2020, §5).
-    Stage 2: the other ranks drop their gradients after each batch, so a step of several batches keeps one sum only.
+    Stage 1: only the owner stores a parameter's optimizer state. It gets the summed gradient (reduce), updates the parameter
+             and sends it to the others (broadcast). As much is sent as in stage 0 (Rajbhandari et al. 2020, §5).
+    Stage 2: the other ranks drop their gradients after each batch, so a step of several batches stores only one sum.
 
-    Whole parameters have one owner, so every optimizer works, also one that needs whole matrices (Muon, Adafactor).
-    The largest parameters are given out first, each to the rank with the fewest so far.
+    A parameter has one owner as a whole, so every optimizer works, including those that need whole matrices (Muon, Adafactor).
+    The largest parameters are assigned first, each to the rank that owns the fewest numbers so far.
 
     Afterwards gradients are summed over the other ranks that have the same part of a parameter. `assembled.Assembled`
     gives optimizers that need whole matrices the matrices that tensor or expert parallelism divides.
