@@ -47,8 +47,8 @@ class MixtureOfExperts(FeedForwardLayer, kind="moe"):
     step, up if the expert had less than the mean load, down if it had more (Wang et al. 2024). None has no bias. `router_z`
     is the weight of the mean of log² Σ_e exp s_e, which keeps scores small (Zoph et al. 2022).
 
-    `capacity` c limits an expert to c · k · tokens / n_experts choices in training, first choices before second ones. Further
-    choices are dropped; their tokens keep only the residual. With None, and in evaluation, nothing is dropped.
+    `capacity` c limits an expert to c · k · tokens / n_experts choices in training, first choices before second ones.
+    Further choices are dropped; their tokens keep only the residual. With None, and in evaluation, nothing is dropped.
 
     `shared` is any feed-forward layer; with `shared_gate` its output is multiplied by sigmoid(x w) (Qwen2-MoE).
     """

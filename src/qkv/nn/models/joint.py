@@ -56,8 +56,8 @@ def laid(reader: InputModule, values: Tensor) -> tuple[Tensor, Layout]:
 class Tower(Input, kind="tower"):
     """States of a stack of `width` that reads a medium, such as a ViT for pictures, projected to the decoder's width.
 
-    Only the states of patches are used, not the states of tokens before and after them. A video (F, C, H, W) is read picture by
-    picture, in the order of time.
+    Only the states of patches are used, not the states of tokens before and after them. A video (F, C, H, W) is read picture
+    by picture, in the order of time.
 
     frames: pictures of a video that a patch spans, as C · frames channels: c · frames + f is channel c of picture f. A
             single picture is repeated (Qwen2-VL, Wang et al. 2024).

@@ -33,10 +33,10 @@ from .stack import Recompute, Stack, StackModule, about_cache
 class Transformer(ModelSpec, kind="transformer"):
     """The spec of a Transformer: an encoder, a decoder, or both, with a head.
 
-    With only a `decoder` it is a GPT, with only an `encoder` a BERT, with both the original Transformer. `vocab_size` is the
-    output vocabulary, `source_vocab_size` the encoder's if it differs. `tie_embeddings` shares the table between both stacks;
-    the head's `tied` shares it with the output. `max_positions` is the longest context, None for no limit. A model that reads
-    only images has no vocabulary, and its `vocab_size` is 0.
+    With only a `decoder` it is a GPT, with only an `encoder` a BERT, with both the original Transformer. `vocab_size` is
+    the output vocabulary, `source_vocab_size` the encoder's if it differs. `tie_embeddings` shares the table between both
+    stacks; the head's `tied` shares it with the output. `max_positions` is the longest context, None for no limit. A model
+    that reads only images has no vocabulary, and its `vocab_size` is 0.
 
     `classification_head` is a second head, beside `head`: BERT's next-sentence classifier, or with labels=None a pooler.
     """

@@ -29,7 +29,7 @@ class Optimizer(Spec, role="optimizer"):
     weight_decay:     λ of the decay w ← (1 − lr · λ) w, which skips biases, norms and embeddings.
     decay_embeddings: decay the embeddings too.
     layer_decay:      δ of layer-wise rates: the k-th block from the top of its stack learns at lr · δᵏ, the embeddings
-                      below n blocks at lr · δⁿ⁺¹, and everything above the blocks at lr (Clark et al. 2020; Bao et al. 2022).
+                      below n blocks at lr · δⁿ⁺¹, and all above the blocks at lr (Clark et al. 2020; Bao et al. 2022).
     rates:            {pattern: factor} for the learning rates of parameters whose names match; several factors multiply.
     freeze:           patterns of parameters that are not trained.
 

@@ -28,8 +28,8 @@ class SequenceClassifier(Head, kind="sequence-classifier"):
     """Scores of `labels` classes for a sequence: W p + b with p = norm(f(D h + d)).
 
     pool:       h is the state of the `first` or `last` real token, the `mean` of all, or in each dimension the `max`
-                (Collobert et al. 2011, §3.2.2), for which one telling word is enough. BERT uses the first token (Devlin et al.
-                2019, §3.2), decoders the last (Radford et al. 2018, §3.2), because only the last has read all others.
+                (Collobert et al. 2011, §3.2.2), for which one telling word is enough. BERT uses the first token (Devlin et
+                al. 2019, §3.2), decoders the last (Radford et al. 2018, §3.2), because only the last has read all others.
     activation: f. None leaves out the dense layer: p = norm(h).
     dense_bias: whether there is d.
     norm:       of p; none by default (ModernBERT has one).

@@ -372,8 +372,8 @@ class Detector(OfImages, kind="detector"):
 
                    σ(f(h) + σ⁻¹((column + ½) / columns, (row + ½) / rows, size, size)),
 
-               like the encoder of two-stage Deformable DETR (Zhu et al. 2021, appendix A.4). The model then need not learn where
-               an object is, only its offset from the patch, for which a few hundred pictures are enough.
+               like the encoder of two-stage Deformable DETR (Zhu et al. 2021, appendix A.4). The model then need not learn
+               where an object is, only its offset from the patch, for which a few hundred pictures are enough.
     size:      initial size of a proposal, as a share of the picture.
     """
 

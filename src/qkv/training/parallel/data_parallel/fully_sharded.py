@@ -43,8 +43,8 @@ class FullySharded(Distributed):
     shared between them, stay gathered from forward to backward. In a pipeline this holds for the layers of the rank's stage.
 
     The optimizer updates the parts, so it must be element-wise. For an evaluation, all parameters are gathered. With
-    `in_parts`, only parameters outside the blocks are, and each block's parameters while it computes. All ranks must then run
-    the blocks equally often.
+    `in_parts`, only parameters outside the blocks are, and each block's parameters while it computes. All ranks must then
+    run the blocks equally often.
 
     In bf16 and fp16, parameters are gathered in that dtype, and their gradients are summed in fp32 into fp32 parts. Layers
     that compute in fp32 on one rank, such as norms, do so here too, with rounded parameters (`as_under_autocast`).

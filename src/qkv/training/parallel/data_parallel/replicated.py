@@ -31,7 +31,7 @@ class Replicated(Distributed):
              and sends it to the others (broadcast). As much is sent as in stage 0 (Rajbhandari et al. 2020, §5).
     Stage 2: the other ranks drop their gradients after each batch, so a step of several batches stores only one sum.
 
-    A parameter has one owner as a whole, so every optimizer works, including those that need whole matrices (Muon, Adafactor).
+    A parameter has one owner as a whole, so every optimizer works, including Muon and Adafactor, which need whole matrices.
     The largest parameters are assigned first, each to the rank that owns the fewest numbers so far.
 
     Afterwards gradients are summed over the other ranks that have the same part of a parameter. `assembled.Assembled`
