@@ -374,5 +374,5 @@ def test_the_example_prints_what_the_page_says(capsys: pytest.CaptureFixture[str
     main()
     printed = capsys.readouterr().out
     assert printed == "contiguous 1.75\nzigzag 1.0\n"
-    page = (Path(__file__).parents[3] / "docs" / "attention.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[4] / "docs" / "attention.md").read_text(encoding="utf-8")
     assert printed in page
