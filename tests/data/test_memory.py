@@ -63,6 +63,9 @@ def test_tuples_texts_and_columns_become_fields() -> None:
         Memory.of([("a", "b", "c")])
     with pytest.raises(ValueError, match="row 0 is a int; rows are dictionaries, tuples or texts"):
         Memory.of([1])
+    frame = pytest.importorskip("pandas").DataFrame([["a", "b", "c"]], columns=["text", "label", "text"])
+    with pytest.raises(ValueError, match="the data frame has 2 columns 'text'; rename one"):
+        Memory.of(frame)
     with pytest.raises(ValueError, match="there are no training rows"):
         Memory.of([])
     with pytest.raises(ValueError, match="random access, a path, or a source, not int"):

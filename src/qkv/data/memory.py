@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from pydantic import Field, PrivateAttr
 
-from ..core.spec import counted
+from ..core.spec import brief, counted
 from .holdout import HoldOutSource
 from .readers.rows import RowReader, as_files, class_names_of, row_hold_out_key
 from .source import SPLITS, Example, Skipped, Split, Table
@@ -69,7 +69,11 @@ class Memory(HoldOutSource, kind="memory"):
     @property
     def first(self) -> Example | Skipped:
         """The first training example that is not skipped, among some."""
-        table = self.open("train")
+        return self.first_of("train")
+
+    def first_of(self, split: Split) -> Example | Skipped:
+        """The first example of a split that is not skipped, among some."""
+        table = self.open(split)
         entries = (table[i] for i in range(min(len(table), _INSPECTED)))
         first = next((entry for entry in entries if isinstance(entry, dict)), table[0])
         assert first is not None
@@ -155,6 +159,9 @@ def records(rows: Any) -> Sequence[Any]:
         records: Sequence[Any] = rows.to_dicts()
         return records
     if hasattr(rows, "iloc") and hasattr(rows, "to_dict"):
+        names = [str(name) for name in getattr(rows, "columns", ())]
+        if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
+            raise ValueError(f"the data frame has {names.count(twice)} columns {brief(twice)}; rename one")
         return rows.to_dict("records") if hasattr(rows, "columns") else list(rows)  # a Series is a list of texts
     if hasattr(rows, "__len__") and hasattr(rows, "__getitem__") and not isinstance(rows, str | bytes | Mapping):
         return as_files(rows)

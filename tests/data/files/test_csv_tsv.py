@@ -123,6 +123,13 @@ def test_carriage_returns_end_rows(tmp_path: Path, strict: bool) -> None:
     assert [row for row in found if isinstance(row, list)] == [["a", "0"], ["c", "0"], ["d", "1"]] and len(found) == 4
 
 
+@pytest.mark.parametrize("form", ["csv", "tsv"])
+def test_a_carriage_return_within_a_cell_is_text(tmp_path: Path, form: str) -> None:
+    table = [["text", "label"], ["good\rfilm", "1"], ['a "b"', "2"], ["c", "3\rd"]]
+    text = 'text,label\ngood\rfilm,1\n"a ""b""",2\r\nc,3\rd\n'.replace(",", "," if form == "csv" else "\t")
+    assert rows(file(tmp_path, text, f"x.{form}"), form=form) == table
+
+
 texts = st.text(st.sampled_from('ab",\t\n '), min_size=1, max_size=8).filter(lambda text: text.strip(" ") == text)
 
 

@@ -112,6 +112,7 @@ def test_an_encoding_that_can_not_be_told_is_refused(content: bytes, said: str) 
     [
         ("cp1251", "привет мир"),
         ("shift_jis", "こんにちは世界"),
+        ("shift_jis", "映画 表示"),
         ("gb18030", "你好世界"),
         ("big5", "你好 世界"),
         ("euc_kr", "안녕하세요 세계"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from qkv.data.files.json_lines import json_field, json_file, json_object, json_table, json_value
+from qkv.data.files.json_lines import json_entries, json_field, json_file, json_object, json_table, json_value
 from qkv.data.files.lines import Lines
 
 
@@ -51,6 +51,8 @@ def test_a_pair_of_surrogates_is_a_character() -> None:
 def test_a_json_file_may_be_compressed(tmp_path: Path) -> None:
     (tmp_path / "a.json.gz").write_bytes(gzip.compress(b'{"a": [1]}'))
     assert json_file(tmp_path / "a.json.gz") == {"a": [1]}
+    (tmp_path / "wide.json").write_text('[{"a": "\u00e9"}]', "utf-16")  # as PowerShell writes it
+    assert json_entries(tmp_path / "wide.json") == [{"a": "\u00e9"}]
     (tmp_path / "b.json").write_text("{")
     with pytest.raises(ValueError, match=r"b\.json' is not valid JSON"):
         json_file(tmp_path / "b.json")

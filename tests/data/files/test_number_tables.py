@@ -12,7 +12,17 @@ from qkv.data.files.number_tables import NumberFormat, finite, number_table, spe
 
 @pytest.mark.parametrize(
     ("cell", "number"),
-    [("1.5", 1.5), (" 2 ", 2.0), (3, 3.0), ("1e39", None), ("nan", None), ("inf", None), ("", None), (None, None)],
+    [
+        ("1.5", 1.5),
+        (" 2 ", 2.0),
+        (3, 3.0),
+        ("1e39", None),
+        ("nan", None),
+        ("inf", None),
+        ("", None),
+        (None, None),
+        ("1_0", None),
+    ],
 )
 def test_a_number_is_finite_in_float32(cell: Any, number: float | None) -> None:
     assert finite(cell) == number

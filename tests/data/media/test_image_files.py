@@ -114,6 +114,10 @@ def test_a_table_names_pictures_and_classes(folder: Path) -> None:
     assert sorted(e["label"] for e in found) == ["cat"] * 3 + ["dog"] * 3
     assert counts.skipped == {"not there": 1}
     assert all_of(source, "test") == all_of(Images(path=str(folder)), "test")
+    windows = [f"{row}".replace("/", "\\") + ",8" for row in rows]
+    (folder / "bare.csv").write_text("\n".join(windows))  # without names, of three columns
+    bare = Images(path=str(folder / "bare.csv"), validation_path=str(folder), test_path=str(folder))
+    assert sorted(e["label"] for e in read(bare.table("train"), range(6), Counts())) == ["cat"] * 3 + ["dog"] * 3
 
 
 @pytest.mark.parametrize(

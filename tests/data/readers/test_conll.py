@@ -92,6 +92,12 @@ def test_lines_of_spaces_end_a_sentence(tmp_path: Path, empty: str) -> None:
     assert [table[i]["words"] for i in range(len(table))] == [["EU", "says"], ["New"]]
 
 
+def test_spaces_of_other_languages_are_part_of_a_word(tmp_path: Path) -> None:
+    (tmp_path / "x.conll").write_text("10\u00a0000 B-NUM\n\u3000x O\n")
+    example = Columns(path=str(tmp_path / "x.conll")).open("train")[0]
+    assert (example["words"], example["tags"]) == (["10\u00a0000", "\u3000x"], ["B-NUM", "O"])
+
+
 def test_comments_above_a_sentence_are_left_out_and_a_token_is_not(tmp_path: Path) -> None:
     (tmp_path / "x.conll").write_text(
         "# id 1\n#\thttp://x\t[2009]\nEU B-ORG\n\n# O\n1 O\n\nis O\n# O\n\n# only a comment\n"

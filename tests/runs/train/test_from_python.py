@@ -77,6 +77,12 @@ def test_tuples_have_the_fields_of_the_task(tmp_path: Path) -> None:
         ValueError, match=r"the first row has review, stars, and this recipe reads text, label; name the"
     ):
         qkv.train("classify", tmp_path / "other", data=[{"review": "good", "stars": 5}])
+    with pytest.raises(
+        ValueError, match=r"the first row of the test rows has review, label, and this recipe reads text"
+    ):
+        named = [{"text": text, "label": label} for text, label in rows]
+        other = [{"review": text, "label": label} for text, label in rows]
+        qkv.train("classify", tmp_path / "other", data={"train": named, "test": other})
 
 
 def test_recipes_and_sources_in_every_form(tmp_path: Path) -> None:

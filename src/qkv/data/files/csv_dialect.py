@@ -18,7 +18,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -124,8 +124,21 @@ def reader_of(lines: Iterator[str], delimiter: str, quotes: Quotes = USUAL) -> R
     return csv.reader(lines, delimiter=delimiter, quotechar=quote, escapechar=escape, strict=True)
 
 
+_RETURN = "\udc0d"  # stands for a carriage return within a cell, which `csv` would refuse; no valid text holds it
+
+
+def with_returns(line: str) -> str:
+    """A line for `csv` in which no carriage return ends a row, as `restored` gives its cells back."""
+    return re.sub(r"\r(?=.)", _RETURN, line)
+
+
+def restored(row: list[str]) -> list[str]:
+    """The cells of a row with the carriage returns that `with_returns` kept."""
+    return [cell.replace(_RETURN, "\r") for cell in row]
+
+
 def _text(lines: Lines, begin: int, stop: int) -> Iterator[str]:
-    return (f"{lines[i]}\n" for i in range(begin, stop))
+    return (f"{with_returns(lines[i])}\n" for i in range(begin, stop))
 
 
 # -- quoted or not --------------------------------------------------------------------------------------------------
@@ -204,14 +217,16 @@ def filled(row: Sequence[str]) -> int:
 
 
 class _Feed:
-    """Lines for `csv`, broken at lone carriage returns too.
+    """Lines for `csv`, broken at lone carriage returns too if these end rows: if most rows of the file end so, as on old
+    Macs, or if they divide a line into equally many cells. Others are part of a cell.
 
     line:  how many lines have been read.
     whole: whether the last of them was given to its end.
     """
 
-    def __init__(self, lines: Lines, line: int = 0, stop: int | None = None) -> None:
+    def __init__(self, lines: Lines, delimiter: str, quotes: Quotes, line: int = 0, stop: int | None = None) -> None:
         self._lines, self.line, self._stop = lines, line, len(lines) if stop is None else stop
+        self._delimiter, self._quotes = delimiter, quotes
         self._rest: list[str] = []
         self.whole = True
 
@@ -227,10 +242,25 @@ class _Feed:
             text = f"{self._lines[self.line - 1]}\n"
             if "\r" not in text:
                 return text
-            self._rest = io.StringIO(text, newline="").readlines()[::-1]
+            pieces = io.StringIO(text, newline="").readlines()
+            if not self._are_rows(pieces) and not self._of_old_macs:
+                return with_returns(text)
+            self._rest = pieces[::-1]
         piece = self._rest.pop()
         self.whole = not self._rest
         return piece
+
+    def _are_rows(self, pieces: list[str]) -> bool:
+        """Whether the pieces of a line between carriage returns are rows of equally many cells."""
+        with suppress(csv.Error):
+            return len({len(row) for row in reader_of(iter(pieces), self._delimiter, self._quotes) if row}) == 1
+        return False
+
+    @cached_property
+    def _of_old_macs(self) -> bool:
+        """Whether the beginning of the file has as many lone carriage returns as lines, or more."""
+        count = min(len(self._lines), INSPECTED)
+        return sum(self._lines[i].count("\r") for i in range(count)) >= count
 
 
 @lru_cache(maxsize=64)
@@ -240,7 +270,7 @@ def starts_of(
     """Return the first line of each row (and, at the end, the number of lines), the errors of invalid rows, and the numbers
     of cells. Strict reading raises the first error. Otherwise reading continues after the line that shows the error."""
     lines = Lines(path, encoding, strict)
-    feed = _Feed(lines)
+    feed = _Feed(lines, delimiter, quotes)
     reader = reader_of(feed, delimiter, quotes)
     starts, wrong, widths = array("q", [0]), dict[int, str](), dict[int, tuple[list[int], int]]()
     again = 0
@@ -300,7 +330,7 @@ def rows_of_one_line(
     path: Path, stamp: Stamp, encoding: str, strict: bool, delimiter: str, quotes: Quotes, begin: int, stop: int
 ) -> tuple[tuple[str, ...], ...]:
     """The rows that begin in one line; invalid ones are empty."""
-    reader = reader_of(_Feed(Lines(path, encoding, strict), begin, stop), delimiter, quotes)
+    reader = reader_of(_Feed(Lines(path, encoding, strict), delimiter, quotes, begin, stop), delimiter, quotes)
     rows: list[tuple[str, ...]] = []
     while True:
         try:
@@ -309,4 +339,4 @@ def rows_of_one_line(
             row = []
         if row is None:
             return tuple(rows)
-        rows.append(tuple(row))
+        rows.append(tuple(restored(row)))

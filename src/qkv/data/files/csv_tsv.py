@@ -36,8 +36,10 @@ from .csv_dialect import (
     named,
     other_quotes,
     reader_of,
+    restored,
     rows_of_one_line,
     starts_of,
+    with_returns,
 )
 from .csv_header import Heading, heading
 from .lines import Lines
@@ -53,7 +55,8 @@ class Cells:
     Excel's line `sep=;` with the separator, are left out.
 
     Raises ValueError for a file that is no text, and that names the line of an invalid row in a quoted file; with
-    `strict=False` only when that row is read. Rows of quoted files may end with a lone carriage return, as on old Macs.
+    `strict=False` only when that row is read. Rows of quoted files may end with a lone carriage return, as on old
+    Macs; one within a cell of other files is text.
     """
 
     def __init__(
@@ -171,7 +174,8 @@ class Cells:
                 ]
             )
         text = self._lines.text(begin, stop)
-        return next(reader_of((f"{line}\n" for line in text.split("\n")), self.delimiter, self.quotes), [])
+        lines = (f"{with_returns(line)}\n" for line in text.split("\n"))
+        return restored(next(reader_of(lines, self.delimiter, self.quotes), []))
 
     def line(self, i: int) -> int:
         """The line, from 1, at which a row begins."""

@@ -17,7 +17,7 @@ from ...core.spec import brief, counted
 from ..file_kinds import other_kind
 from . import cache
 from .cache import Bytes, Stamp, derived, stamp_of
-from .compressed import bytes_of, existing
+from .compressed import bytes_of, existing, open_bytes
 
 _BOMS = {  # UTF-32 first: its mark begins with that of UTF-16
     codecs.BOM_UTF32_LE: "utf-32",
@@ -33,6 +33,9 @@ _SYMBOLS = re.compile(
     rb"[\xa1-\xbf]"
 )  # in Latin-1; first bytes of common characters in Big5, whose second are often ASCII
 _SEVERAL = 4  # such symbols
+_KANA = re.compile(
+    rb"[\x81-\x83\x86-\x89\x8b\x8d\x8f\x90\x98\x9b\x9d]"
+)  # rare in cp1252; begin characters in Shift-JIS
 _NOT_ASCII = re.compile(rb"[^\s,;\"|]*[\x80-\xff][^\s,;\"|]*")
 _LATIN = ("cp1252", "cp1250", "cp1254")  # of Western and Central Europe and Turkey
 _SCRIPTS = {
@@ -92,6 +95,12 @@ def text_of(path: Path, stamp: Stamp, encoding: str) -> Bytes:
     return derived(path, stamp, f"from-{codecs.lookup(encoding).name}", lambda: _in_utf8(data, path, encoding))
 
 
+def unmarked(path: Path) -> Bytes:
+    """The bytes of a file, which are converted to UTF-8 if a byte-order mark of UTF-16 or UTF-32 is at their beginning."""
+    data = open_bytes(path)
+    return open_text(path) if data[:4].startswith(tuple(_BOMS)) else data
+
+
 def guessed_encoding(content: bytes) -> str:
     """The encoding of a text, or of its beginning: ascii, utf-8, latin-1, or cp1252 for one that has bytes 80 to 9f, which
     are control characters in Latin-1. UTF-16 and UTF-32 with a mark are utf-8, as `open_text` recognizes them.
@@ -115,7 +124,8 @@ def guessed_encoding(content: bytes) -> str:
     name = "cp1252" if _C1.search(content) else "latin-1"
     symbols = _SYMBOLS.findall(content)
     chinese = len(symbols) > high / 2 and len(set(symbols)) >= _SEVERAL and _decodes(content, "big5")
-    if chinese or sum(map(len, _RUN.findall(content))) > high / 2 or not _decodes(content, name):
+    japanese = len(_KANA.findall(content)) > high / 6 and _decodes(content, "shift_jis")
+    if chinese or japanese or sum(map(len, _RUN.findall(content))) > high / 2 or not _decodes(content, name):
         some = ", ".join(
             f"{one} ({script}: {reading(content, one)!r})" for one, script in _SCRIPTS.items() if _decodes(content, one)
         )

@@ -15,7 +15,8 @@ from ..file_kinds import other_kind
 from ..source import Example, Skipped, Table
 from ..tables import ComputedTable
 from .cache import Stamp, stamp_of
-from .compressed import open_bytes, suffix_of
+from .compressed import suffix_of
+from .encodings import unmarked
 from .lines import Lines
 from .memory_bound import JSON, check_fits
 
@@ -41,7 +42,7 @@ def json_entries(path: Path) -> list[Any] | None:
 
 @lru_cache(maxsize=4)
 def _entries(path: Path, stamp: Stamp) -> list[Any] | None:
-    beginning = bytes(open_bytes(path)[:_BEGINNING]).removeprefix(b"\xef\xbb\xbf").lstrip()
+    beginning = bytes(unmarked(path)[:_BEGINNING]).removeprefix(b"\xef\xbb\xbf").lstrip()
     if not beginning.startswith(b"["):
         return None
     try:
@@ -55,7 +56,7 @@ def _entries(path: Path, stamp: Stamp) -> list[Any] | None:
 
 def json_file(path: Path) -> Any:
     """The value in a JSON file, plain or compressed. Raises ValueError if it is invalid or too large for the memory."""
-    content = open_bytes(path)
+    content = unmarked(path)
     check_fits(path, len(content), JSON, "split it into several files, or use a machine with more memory")
     try:
         text = bytes(content).decode("utf-8-sig")

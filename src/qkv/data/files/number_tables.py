@@ -42,20 +42,21 @@ _INFINITE = re.compile(r"[-+]?\d[\d.]*e[-+]?\d+", re.IGNORECASE)  # 1e400
 
 def finite(cell: Any) -> float | None:
     """Return the number in a cell; None if the cell holds no number, or one that is not finite in float32, such as 1e39."""
-    try:
-        value = float(cell)
-    except (ValueError, TypeError, OverflowError):
-        return None
-    return value if abs(value) <= _LARGEST else None
+    value = _number(cell)
+    return value if value is not None and abs(value) <= _LARGEST else None
 
 
 def what_not(cell: Any) -> str:
     """What a cell that `finite` refuses lacks: "finite number" if it holds NaN, an infinity or 1e39, else "number"."""
+    return "number" if _number(cell) is None else "finite number"
+
+
+def _number(cell: Any) -> float | None:
+    """The number in a cell; not `1_000`, which Python reads as 1000."""
     try:
-        float(cell)
+        return None if isinstance(cell, str) and "_" in cell else float(cell)
     except (ValueError, TypeError, OverflowError):
-        return "number"
-    return "finite number"
+        return None
 
 
 def spelling(cell: str) -> str | None:

@@ -312,7 +312,7 @@ class Listed:
             cells.check_width(names)
         images = self._column(names, image, ("image", "path", "file", "filename"))
         labels = self._column(names, label, ("label", "class"))
-        if not names and labels is None and cells.columns(names) == 2:
+        if not names and labels is None and (cells.columns(names) == 2 or (cells.columns(names) > 2 and not images)):
             labels = 1 - (images or 0)
         columns = (images or 0,) if labels is None else (images or 0, labels)
         self.notes: tuple[str, ...] = tuple(cells.notes(how.header, how.quoted, None, columns))
@@ -353,7 +353,8 @@ class Listed:
             )
         name = row[image].strip()
         if name:
-            inside(self.folder, name, f"{str(self.path)!r}, line {line:,},", "data.images=FOLDER names another")
+            path = inside(self.folder, name, f"{str(self.path)!r}, line {line:,},", "data.images=FOLDER names another")
+            name = path.relative_to(self.folder).as_posix() if "\\" in name else name
         if label is None:
             return _Row(name, None)
         named = row[label].strip()

@@ -72,8 +72,8 @@ class _Sentences:
         needed = (
             column + 1 if column >= 0 else max(-column, 2)
         )  # with a single column, the last would be the word itself
-        cell = cells[column].strip() if len(cells) >= needed else ""
-        if not cell:
+        cell = cells[column].strip(" \r") if len(cells) >= needed else ""
+        if not cell.strip():
             raise ValueError(
                 f"{self._lines.where(line)}: a word and its tag are columns {self._word} and {self._tag} here, and the line "
                 f"has {len(cells)}: {' '.join(cells)[:60]!r}; see `word` and `tag`"
@@ -82,7 +82,10 @@ class _Sentences:
 
 
 def _cells(line: str) -> list[str]:
-    return line.split("\t") if "\t" in line else line.split()
+    """The cells of a line. Only ASCII spaces are between them: French and Japanese words hold others, as `10\u00a0000`."""
+    if not line.strip():
+        return []
+    return line.split("\t") if "\t" in line else [cell for cell in line.split(" ") if cell]
 
 
 def _comments(lines: list[str]) -> int:

@@ -84,6 +84,8 @@ class Sentences(Task):
         ids = self._ids([text for rows in sides for row in rows for text in row], tokenizer, randomness)
         return [
             self._inputs(example, [tuple(islice(ids, len(row))) for row in rows], tokenizer)
+            if rows and all(rows)
+            else Skipped("without a text")
             for example, rows in zip(examples, sides, strict=True)
         ]
 

@@ -18,7 +18,7 @@ from ...core.synonyms import same
 from ...data.memory import Memory
 from ...data.memory_series import MemorySeries
 from ...data.readers.time_series import SeriesSource
-from ...data.source import SPLITS, Skipped, Source
+from ...data.source import SPLITS, Example, Skipped, Source, Split
 from ...training.logging.metrics_file import Callback
 from ..inference.run import Run, load
 from ..recipes.recipe import COMPARE, Recipe, override, tree
@@ -192,17 +192,26 @@ def _with_source(
     fields = _FIELDS.get(recipe.task.kind) if recipe.task is not None else None
     names = columns if columns is not None or fields is None else _by_position(data, fields)
     source = Memory.of(data, eval_data, columns=names)
-    example = source.first
-    missing = [] if isinstance(example, Skipped) else [name for name in fields or () if name not in example]
-    if fields is None and recipe.task is None and not isinstance(example, Skipped):
+    for split in SPLITS:
+        if source.gives(split):
+            _check_fields(source.first_of(split), split, fields, recipe.task is None)
+    return recipe.model_copy(update={"data": source})
+
+
+def _check_fields(example: Example | Skipped, split: Split, fields: Sequence[str] | None, no_task: bool) -> None:
+    """Raises ValueError if the first example of a split lacks a field that the recipe reads."""
+    if isinstance(example, Skipped):
+        return
+    missing = [name for name in fields or () if name not in example]
+    if fields is None and no_task:
         missing = [] if {"text", "target"} & set(example) else ["text, or source and target"]
     if missing:
         has = ", ".join(name for name in example if name != "where") or "nothing"
+        of = "" if split == "train" else f" of the {split} rows"
         raise ValueError(
-            f"the first row has {has}, and this recipe reads {', '.join(fields or missing)}; name the columns, as in "
+            f"the first row{of} has {has}, and this recipe reads {', '.join(fields or missing)}; name the columns, as in "
             f"columns={{{', '.join(f'{brief(name)}: …' for name in (fields or ('source', 'target')))}}}"
         )
-    return recipe.model_copy(update={"data": source})
 
 
 def _changed(source: Source, changes: Mapping[str, Any]) -> Source:

@@ -189,6 +189,11 @@ def test_records_of_alpaca() -> None:
     assert [(m["role"], m["content"]) for m in messages_in(record, "messages")] == [
         ("system", "s"), ("user", "a"), ("assistant", "b"), ("user", "add\n1 + 1"), ("assistant", "2")
     ]  # fmt: skip
+    stored = messages_in(record | {"history": '[["a", "b"]]'}, "messages")
+    assert stored == messages_in(record, "messages") == messages_in(record | {"history": [("a", "b")]}, "messages")
+    for wrong in ("said before", [["a", "b", "c"]], ["a"]):
+        with pytest.raises(ValueError, match="message 1"):
+            check_messages(messages_in(record | {"history": wrong}, "messages"))
     assert messages_in({"instruction": "hi", "input": "", "output": "x"}, "messages")[0]["content"] == "hi"
 
 

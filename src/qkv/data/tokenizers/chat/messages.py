@@ -270,20 +270,24 @@ def messages_in(record: object, field: str) -> object:
 
 
 def _alpaca(record: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """Messages of Alpaca's record: `instruction`, `input` below it, and `output`; perhaps `system` and a `history`. Dolly's
-    has `context` and `response` in place of `input` and `output`."""
+    """Messages of Alpaca's record: `instruction`, `input` below it, and `output`; perhaps `system` and a `history`, a list
+    of pairs or its JSON; what is no pair of it is returned as it is, for `check_messages`. Dolly's has `context` and
+    `response` in place of `input` and `output`."""
     more, answer = next(
         ((record.get(one), record.get(other)) for one, other in ALPACA if other in record), (None, None)
     )
     asked = record.get("instruction")
     if not isinstance(asked, str) or not isinstance(answer, str):
         return None
-    history = record.get("history") or []
-    pairs = [pair for pair in history if isinstance(pair, list) and len(pair) == 2] if isinstance(history, list) else []
+    history = listed(record.get("history"))
+    none = history is None or history != history or (isinstance(history, str) and not history.strip())
+    turns = [] if none else history if isinstance(history, list | tuple) else [history]
     question = f"{asked}\n{more}" if isinstance(more, str) and more.strip() else asked
-    said = [{"role": "system", "content": record["system"]}] if record.get("system") else []
-    for before, after in (*pairs, (question, answer)):
-        said += [{"role": "user", "content": before}, {"role": "assistant", "content": after}]
+    said: list[Any] = [{"role": "system", "content": record["system"]}] if record.get("system") else []
+    for turn in (*turns, (question, answer)):
+        pair = isinstance(turn, list | tuple) and len(turn) == 2
+        roles = ("user", "assistant")
+        said += [{"role": role, "content": text} for role, text in zip(roles, turn, strict=True)] if pair else [turn]
     return said
 
 

@@ -121,7 +121,9 @@ def _parallel(files: dict[Split, list[Path]], encoding: str, guessed: bool) -> G
 def _per_split(files: dict[Split, list[Path]], how: RecordFormat, encoding: str) -> Guess | str:
     """What is guessed for the training file, with the files of the other splits."""
     found = of_file(files["train"][0], replace(how, encoding=encoding))
-    found = found if encoding == how.encoding else in_another(files["train"][0], encoding, found)
+    if encoding != how.encoding:
+        its = (path for group in files.values() for path in group if encoding_of(path) == encoding)
+        found = in_another(next(its, files["train"][0]), encoding, found)
     if isinstance(found, str):
         return f"{files['train'][0].name}: {found}"
     kind = next((one.partition("=")[2] for one in found.settings if one.startswith("data.kind=")), None)
