@@ -13,6 +13,7 @@ from qkv.data.files import cache
 from qkv.data.files.compressed import open_bytes
 from qkv.data.files.documents import block_documents
 from qkv.data.files.lines import LONGEST, Lines
+from qkv.data.readers.parallel_text import Pairs
 
 
 def test_lines_end_at_line_feeds_only(tmp_path: Path) -> None:
@@ -20,6 +21,16 @@ def test_lines_end_at_line_feeds_only(tmp_path: Path) -> None:
     path.write_bytes("\ufeffone\r\ntwo\u2028still two\x0b\x0c\x85\n\nfour".encode())
     lines = Lines(path)
     assert [lines[i] for i in range(len(lines))] == ["one", "two\u2028still two\x0b\x0c\x85", "", "four"]
+
+
+def test_a_file_of_an_old_mac_is_not_one_line(tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_bytes(b"one\rtwo\rthree\r")
+    with pytest.raises(ValueError, match=r"x\.txt' is one line, because its lines end with carriage returns alone"):
+        Lines(tmp_path / "x.txt").check_ends()
+    with pytest.raises(ValueError, match="carriage returns alone"):
+        Pairs(source=str(tmp_path / "x.txt"), target=str(tmp_path / "x.txt")).table("train")
+    (tmp_path / "y.txt").write_bytes(b"one\rtwo\n\rthree\r\n")
+    assert len(Lines(tmp_path / "y.txt").check_ends()) == 2
 
 
 @given(text=st.text(st.sampled_from("aé漢😀\n \r"), min_size=1, max_size=400), chunk=st.integers(1, 50))

@@ -6,6 +6,7 @@ Lines end at `\\n` (or `\\r\\n`) and nowhere else, so the two files of a paralle
 from __future__ import annotations
 
 import codecs
+import shlex
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.spec import brief
 from . import cache
 from .cache import Bytes, Stamp, derived, stamp_of
 from .encodings import not_utf8, open_text, text_of
@@ -39,6 +41,16 @@ class Lines:
 
     def __getitem__(self, i: int) -> str:
         return self.text(i, i + 1)
+
+    def check_ends(self) -> Lines:
+        """Raises ValueError if the file is one line for its carriage returns, which end no line. Returns the lines."""
+        if len(self) == 1 and self[0].count("\r") > 1:
+            name = shlex.quote(self.path.name)
+            raise ValueError(
+                f"{brief(self.path)} is one line, because its lines end with carriage returns alone, as on old Macs; "
+                f"convert them (tr '\\r' '\\n' < {name} > NEW)"
+            )
+        return self
 
     def where(self, i: int) -> str:
         """The file and the number of a line, for messages: `'a.txt', line 7`."""

@@ -54,7 +54,7 @@ class TextFiles(FileSource):
         return None
 
     def lines(self, path: Path) -> Lines:
-        return Lines(path, self.encoding, self.strict)
+        return Lines(path, self.encoding, self.strict).check_ends()
 
     def records(self, path: Path, example: Callable[[Any, str], Example | Skipped]) -> Table:
         """The table of a JSONL or Parquet file, or of a JSON file that is one list: `example(record, where)` for each

@@ -11,7 +11,7 @@ from run_untrained import bert
 
 import qkv
 from qkv.nn.models.heads.sequence import SequenceClassifier
-from qkv.runs.inference.tables.columns import USUAL, fields_of
+from qkv.runs.inference.tables.columns import USUAL, choose, fields_of
 from qkv.runs.inference.tables.read import read_table
 
 
@@ -31,3 +31,12 @@ def test_columns_of_the_training_data_come_first(tmp_path: Path) -> None:
     assert table.columns == ("body",) and list(table.inputs) == ["the words"]
     assert read_table(Path("in.csv"), run, "predict", ["text"]).inputs == ["headline"]
     assert set(fields_of(run, "predict")) <= set(USUAL)
+
+
+def test_a_column_of_numbers_is_no_text_beside_others() -> None:
+    run = bert(SequenceClassifier(labels=2))
+    rows = [{"id": "7", "note": None}, {"id": "8", "note": None}]
+    with pytest.raises(ValueError, match="has the columns id, note; name the one with the text: --column NAME"):
+        choose(run, "predict", Path("in.csv"), ["id", "note"], rows, [])
+    assert choose(run, "predict", Path("in.csv"), ["id"], rows, []) == ("id",)
+    assert choose(run, "predict", Path("in.csv"), ["id", "note"], [{"id": "a7"}, *rows], []) == ("id",)

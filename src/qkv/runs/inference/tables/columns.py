@@ -8,6 +8,7 @@ from typing import Any
 
 from ....core.spec import brief, nearest
 from ....data.files.csv_header import short
+from ....data.files.number_tables import finite
 from ....data.files.records import FORMATS
 from ....data.media.image_files import SUFFIXES as IMAGES
 from ....data.media.video import SUFFIXES as VIDEOS
@@ -133,12 +134,16 @@ def choose(
 def _only(
     run: LoadedModel, field: str, names: Sequence[str], rows: Sequence[Mapping[str, Any]], taken: Sequence[str]
 ) -> str | None:
-    """The column by its number in the training data, or the only one that holds texts; None if there are several."""
+    """The column by its number in the training data, or the only one that holds texts; None if there are several, or if
+    it holds numbers alone beside other columns, as an `id` does."""
     number = _trained_column(run, field)
     if isinstance(number, int) and str(number) in names:
         return str(number)
     texts = [name for name in names if name not in taken and any(isinstance(row.get(name), str) for row in rows[:100])]
-    return texts[0] if len(texts) == 1 else None
+    if len(texts) != 1:
+        return None
+    cells = [cell for row in rows[:100] if (cell := row.get(texts[0])) not in (None, "")]
+    return texts[0] if len(names) == 1 or any(finite(cell) is None for cell in cells) else None
 
 
 def _trained_column(run: LoadedModel, field: str) -> Any:

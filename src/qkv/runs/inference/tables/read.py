@@ -186,7 +186,7 @@ def _encoding(path: Path, run: LoadedModel | None) -> tuple[str, tuple[str, ...]
 def _lines(path: Path, encoding: str, notes: tuple[str, ...], chosen: Sequence[str]) -> FileTable:
     if chosen:
         raise ValueError(f"{path} is a file of lines, which has no columns; leave out --column {chosen[0]}")
-    lines = Lines(path, encoding)
+    lines = Lines(path, encoding).check_ends()
     texts = [lines[i] for i in range(len(lines))]
     where = [f"{str(path)!r}, line {i:,}" for i in range(1, len(texts) + 1)]
     note = f"{counted(len(texts), 'line')} of {path.name}, each a text"
