@@ -194,6 +194,20 @@ def test_other_conveniences_of_transformers_work(tmp_path: Path) -> None:
         model(IDS, past_key_values=DynamicCache())
 
 
+def test_a_model_goes_to_the_hub_and_comes_back_by_its_name(tmp_path: Path) -> None:
+    """`push_to_hub` of the class and of its tokenizer, to a server on this machine; qkv reads the same repository."""
+    from hub_here import hub_here
+    from transformers import AutoModelForCausalLM
+
+    model: Any = AutoModelForCausalLM.from_config(config(DECODERS["ALiBi Llama"](), seed=3)).eval()
+    with hub_here(tmp_path) as hub:
+        model.push_to_hub("me/alibi")
+        words().push_to_hub("me/alibi")
+        assert {"config.json", "model.safetensors", "tokenizer.json"} <= hub.repositories["me/alibi"].files().keys()
+        run = qkv.load("me/alibi", "cpu")
+    assert torch.equal(run.model(IDS), model(IDS).logits) and run.encode("w1 w2") == words()("w1 w2").input_ids
+
+
 def test_directories_of_qkv_and_of_the_auto_classes_are_the_same(tmp_path: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
