@@ -136,6 +136,8 @@ def test_changed_lengths_are_written() -> None:
 def test_a_published_file_that_says_no_length_stays_silent() -> None:
     for origin, translates in (({"eos_token_id": 1}, True), ({"eos_token_id": 1}, False), ({}, False)):
         assert write(Generation().to_dict(), origin, {"is_encoder_decoder": translates}, False) == origin
+    whole = {"qkv": {"schema": 1, "kind": "transformer", "d_model": 8}, "max_new_tokens": 7}
+    assert read(whole, whole, False)[0]["max_new_tokens"] == 7  # an old file's configuration, or one without generation
     trained: dict[str, Any] = {"is_encoder_decoder": True, "qkv": {"task": "translate"}}
     assert write(Generation().to_dict(), {"eos_token_id": 1}, trained, False)["max_length"] == 129
 

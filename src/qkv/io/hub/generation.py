@@ -198,8 +198,9 @@ def read(
     ValueError naming a setting that is of a wrong type, or would change outputs and is not built here, or a token that
     is not in the vocabulary.
     """
-    Maybe(ObjectKind(_BOUNDS, len(_BOUNDS))).check(generation.get(OWN), OWN)
-    generation = _with_own_bounds(generation)
+    if generation is not config:  # there, the key is for a model's spec and task
+        Maybe(ObjectKind(_BOUNDS, len(_BOUNDS))).check(generation.get(OWN), OWN)
+        generation = _with_own_bounds(generation)
     both = {**config, **{key: value for key, value in generation.items() if value is not None}}
     for key, kind in KINDS.items():
         Maybe(kind).check((both if key in IDS else generation).get(key), key)
