@@ -15,6 +15,7 @@ import qkv
 from qkv.core.layout import Layout
 from qkv.nn.attention import tap
 from qkv.nn.kernels.native import decoding_step as native
+from qkv.nn.kv_cache.kinds import QuantizedCache
 from qkv.nn.models import stack
 from qkv.nn.models.fused_step import reason_against
 from qkv.nn.models.quantized.dequantize import dequantize
@@ -233,6 +234,60 @@ def test_adapters_over_codes_and_in_bf16(calls: list[int], monkeypatch: pytest.M
     exact = by_modules(monkeypatch, lambda: logits(copy.deepcopy(half).double(), steps))
     modules = by_modules(monkeypatch, lambda: logits(half, steps))
     assert apart(logits(half, steps), exact) < 1.1 * apart(modules, exact)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["experts", "experts in parallel", "gates of the chosen", "experts and a shared layer"]
+)
+def test_experts_in_bf16_are_as_near_as_the_modules_are(
+    name: str, calls: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row whose scores of two experts are nearly equal may choose the other one, so the nearest half is compared."""
+    built, steps = model(name, torch.bfloat16), tokens(12)
+    found = logits(built, steps).view(-1, 50)
+    assert len(calls) == 1 + 12
+    exact = by_modules(monkeypatch, lambda: logits(copy.deepcopy(built).double(), steps)).view(-1, 50)
+    modules = by_modules(monkeypatch, lambda: logits(built, steps)).view(-1, 50)
+    own, others = ((x - exact).norm(dim=1) / exact.norm(dim=1) for x in (found, modules))
+    assert own.median() < 1.1 * others.median()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("part", ["adapter", "experts", "caps", "quantized cache"])
+def test_fifty_greedy_tokens(part: str, seed: int, calls: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random small configurations generate what the modules generate."""
+    random = torch.Generator().manual_seed(seed)
+
+    def one_of(*choices: Any) -> Any:
+        return choices[int(torch.randint(len(choices), (), generator=random))]
+
+    sizes = SIZES | {"n_layers": one_of(1, 2, 3), "n_kv_heads": one_of(1, 2, 4), "d_model": one_of(32, 64)}
+    spec = qkv.preset("llama", **sizes)
+    changes: dict[str, Any] = {}
+    if part == "experts":
+        some = one_of({}, {"score": "sigmoid", "bias_rate": 0.01}, {"score": "top-k-softmax"}, SHARED)
+        changes["feedforward"] = EXPERTS | {"n_experts": one_of(3, 6), "top_k": one_of(1, 2, 3)} | some
+    if part == "caps":
+        changes |= {"attention.softcap": one_of(1.0, 5.0), "placement": {"kind": "sandwich"}}
+        changes["attention.pattern"] = one_of({"kind": "causal"}, WINDOW)
+    spec = spec.replace({f"decoder.blocks.*.{name}": value for name, value in changes.items()}) if changes else spec
+    built = qkv.build(spec, seed=seed).eval()
+    if part == "adapter":
+        layers = one_of(("*.attention.[qv]",), ("*.feedforward.*", "*.attention.k"), ("*.blocks.*",))
+        qkv.adapt(built, qkv.LoRA(rank=one_of(1, 4, 9), layers=layers, rank_stabilized=one_of(True, False)))
+    for parameter in built.parameters():
+        parameter += torch.randn(parameter.shape, generator=random) * 0.1
+    cache = QuantizedCache(bits=8, group=one_of(4, 16), residual=one_of(0, 8)) if part == "quantized cache" else None
+    prompt = torch.randint(50, (one_of(1, 3), 12), generator=random)
+
+    def run() -> Tensor:
+        return torch.as_tensor(built.generate(prompt, max_new_tokens=50, min_new_tokens=50, cache=cache))
+
+    found = run()
+    assert len(calls) >= 49 - 12 * ("pattern" in str(changes))
+    assert torch.equal(found, by_modules(monkeypatch, run))
 
 
 def test_what_keeps_a_stack_out_is_named() -> None:
