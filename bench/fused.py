@@ -18,6 +18,7 @@ import torch
 
 import qkv
 from qkv.nn.kernels.threads import set_threads
+from qkv.nn.kv_cache.cache import Cache
 from qkv.nn.models import stack
 from qkv.nn.models.transformer import TransformerModel
 
@@ -57,7 +58,7 @@ CASES = (
 def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench fused", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--tokens", type=int, default=32, help="in each measurement")
+    parser.add_argument("--tokens", type=int, default=16, help="in each measurement")
     parser.add_argument("--only", default="", metavar="WORDS", help="only cases with all these words; nothing kept")
     parser.add_argument("--quick", action="store_true", help="tiny models, one round, nothing kept")
     given = parser.parse_args(words)
@@ -84,9 +85,10 @@ def measured(
         for name, dtype in PRECISIONS.items():
             model = _built(case, sizes, dtype)
             for rows in (1, 16):
+                start = _read(model, case, rows)
                 for threads in numbers:
                     set_threads(threads)
-                    times = _in_turns(model, case, rows, rounds, tokens)
+                    times = _in_turns(model, start, rounds, tokens)
                     found.append({"case": case.name, "precision": name, "rows": rows, "threads": threads, **times})
     finally:
         set_threads(before)
@@ -103,22 +105,27 @@ def _built(case: Case, sizes: dict[str, int], dtype: torch.dtype) -> Transformer
     return model.eval()
 
 
-def _in_turns(model: TransformerModel, case: Case, rows: int, rounds: int, tokens: int) -> dict[str, list[float]]:
+@torch.inference_mode()
+def _read(model: TransformerModel, case: Case, rows: int) -> Cache:
+    """A cache with the prompt."""
+    cache = model.start(rows, cache=case.cache)
+    model.step(torch.randint(80, (rows, case.prompt), generator=torch.Generator().manual_seed(0)), cache)
+    return cache
+
+
+@torch.inference_mode()
+def _in_turns(model: TransformerModel, start: Cache, rounds: int, tokens: int) -> dict[str, list[float]]:
     times: dict[str, list[float]] = {"fused": [], "modules": []}
-    prompt = torch.randint(80, (rows, case.prompt), generator=torch.Generator().manual_seed(0))
-    with torch.inference_mode():
-        start = model.start(rows, cache=case.cache)
-        model.step(prompt, start)
-        for number in range(1 + rounds):
-            for name, context in (("fused", nullcontext), ("modules", by_modules)):
-                with context():
-                    spent = _step_ms(model, start.fork(), tokens if number else 2)
-                if number:  # the first turn compiles kernels
-                    times[name].append(round(spent, 3))
+    for number in range(1 + rounds):
+        for name, context in (("fused", nullcontext), ("modules", by_modules)):
+            with context():
+                spent = _step_ms(model, start.fork(), tokens if number else 2)
+            if number:  # the first turn compiles kernels
+                times[name].append(round(spent, 3))
     return times
 
 
-def _step_ms(model: TransformerModel, cache: Any, tokens: int) -> float:
+def _step_ms(model: TransformerModel, cache: Cache, tokens: int) -> float:
     ids = torch.zeros(cache.batch_size, 1, dtype=torch.long)
     with cache.settle():
         model.step(ids, cache)
