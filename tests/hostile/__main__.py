@@ -184,6 +184,7 @@ SUITES = {
     "runs": Suite(kills("--only", "runs"), 3, 0.15, repeats=False),
     "moments": Suite(kills("--only", "moments"), 10, 0.1),
     "replacements": Suite(kills(script="replacements.py"), 3, 0.1, repeats=False),
+    "pushes": Suite(kills(script="pushes.py"), 3, 0.02, repeats=False),
     "ranks": Suite(kills(script="rank_kills.py"), 50, 0.05),
     "rank-ends": Suite(kills("--stops", "4", script="rank_ends.py"), 10, 0.05),
     "directories": Suite(directories, 300, 0.15),

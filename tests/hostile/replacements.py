@@ -42,7 +42,7 @@ sys.path.insert(0, str(TESTS / "helpers"))
 
 from run_tiny import TINY, translator  # noqa: E402
 from run_untrained import bert, of, words  # noqa: E402
-from writing_commands import Program, conversions, lab, saves, sources, tools  # noqa: E402
+from writing_commands import Program, conversions, lab, results, saves, sources, tools  # noqa: E402
 
 from qkv.core import atomic  # noqa: E402
 
@@ -403,6 +403,7 @@ def programs(home: Path) -> dict[str, Program]:
         **conversions(home / "sources"),
         **saves(home / "sources"),
         **tools(home / "sources"),
+        **results(home / "sources"),
         **lab(home / "sources"),
     }
 
@@ -423,7 +424,13 @@ def main() -> None:
     chosen = {name: made[name] for name in given.only or made}
     if {"quantize", "prune"} & set(chosen):
         trained(given.folder)  # once, not in every process
-    if set(chosen) & {*conversions(home := given.folder / "sources"), *tools(home), *lab(home), "save-lora"}:
+    if set(chosen) & {
+        *conversions(home := given.folder / "sources"),
+        *tools(home),
+        *results(home),
+        *lab(home),
+        "save-lora",
+    }:
         sources(home)
     figures = Figures("replacements")
     began, way = time.monotonic(), operations if given.disks is given.moments else disks if given.disks else moments

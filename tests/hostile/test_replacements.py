@@ -25,6 +25,7 @@ COMMANDS = (
     "tokenizer-convert",
     "score",
 )
+RESULTS = (*(f"predict-{kind}" for kind in ("csv", "jsonl", "parquet")), "look-svg", "look-html", "eval", "explain")
 IS_ROOT = sys.platform == "linux" and os.geteuid() == 0
 slow = pytest.mark.slow
 
@@ -36,15 +37,23 @@ slow = pytest.mark.slow
         pytest.param(("--every", "3"), FILES, marks=slow),
         pytest.param(("--every", "9"), SAVES, marks=slow),
         pytest.param(("--every", "11"), COMMANDS, marks=slow),
+        pytest.param(("--every", "11"), RESULTS, marks=slow),
         pytest.param(("--every", "5"), ("quantize", "prune"), marks=slow),
         pytest.param(("--every", "23"), ("train",), marks=slow),
         *(pytest.param(("--every", "10"), (study,), marks=slow) for study in ("ablate", "tune", "scaling")),
         pytest.param(("--every", "7"), ("onnx", "torch-export"), marks=slow),
         pytest.param(("--moments", "4"), ("convert-hub", "convert-shards", "command-prune"), marks=slow),
-        pytest.param(
-            ("--disks", "6"),
-            ("convert-hub", "convert-gguf", "save-lora", "adapter", "tokenizer-convert"),
-            marks=[slow, pytest.mark.skipif(not IS_ROOT, reason="mounts small disks, which takes root on Linux")],
+        *(
+            pytest.param(
+                ("--disks", "6"),
+                programs,
+                marks=[slow, pytest.mark.skipif(not IS_ROOT, reason="mounts small disks, which takes root on Linux")],
+            )
+            for programs in (
+                ("convert-hub", "convert-gguf", "save-lora", "adapter", "tokenizer-convert"),
+                ("quantize", "prune", "convert-merged", "tokenizer-train", "predict-csv"),
+                ("train",),
+            )
         ),
     ],
 )

@@ -79,6 +79,7 @@ def sources(home: Path) -> Path:
     (home / "a.txt").write_text("the cat sat on the mat\n" * 50)
     (home / "b.txt").write_text("a dog lay on a rug, and slept\n" * 50)
     (home / "in.csv").write_text("text\nabc\nbca\n")
+    (home / "other.csv").write_text("text\ncab\n")
     return home
 
 
@@ -164,6 +165,41 @@ def tools(home: Path) -> dict[str, Program]:
             ),
             "vectors.txt",
         ),
+    }
+
+
+def results(home: Path) -> dict[str, Program]:
+    """Commands that write what a run answers, and pictures."""
+    here = functools.partial(sources, home)
+
+    def program(file: str, first: tuple[object, ...], second: tuple[object, ...], **how: Any) -> Program:
+        return Program(
+            lambda path: command(*first, "--out", path), lambda path: command(*second, "--out", path), file, **how
+        )
+
+    def predicted(file: str) -> Program:
+        return Program(
+            lambda path: command("translate", here() / "reverse", here() / "in.csv", "--out", path, "--device", "cpu"),
+            lambda path: command(
+                "translate", here() / "reverse", here() / "other.csv", "--out", path, "--device", "cpu", "--overwrite"
+            ),
+            file,
+        )
+
+    def looked(file: str) -> Program:
+        return Program(
+            lambda path: command("look", here() / "one", "the cat", "--out", path, "--device", "cpu"),
+            lambda path: command("look", here() / "one", "the cat sat", "--out", path, "--device", "cpu"),
+            file,
+        )
+
+    evaluated = ("eval", home / "reverse", "--device", "cpu")
+
+    return {
+        **{f"predict-{kind}": predicted(f"out.{kind}") for kind in ("csv", "jsonl", "parquet")},
+        **{f"look-{kind}": looked(f"out.{kind}") for kind in ("svg", "html", "json")},
+        "eval": program("out.jsonl", (*evaluated, "--data", "validation"), (*evaluated, "--overwrite")),
+        "explain": program("out.html", ("explain", "attention"), ("explain", "backprop")),
     }
 
 
