@@ -1,8 +1,11 @@
 """Resumed = uninterrupted, bit for bit: weights, optimizer, generators, data order and logged losses."""
 
+import contextlib
 import json
+import math
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -12,12 +15,15 @@ from pathlib import Path
 import pytest
 import torch
 from fast_subset import fast
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from train_stand_in import Tiny, open_stream, train
 
+from qkv.core import atomic
 from qkv.training.checkpoints import checkpoint
 from qkv.training.checkpoints.checkpoint import MODEL, OPTIMIZER, STATE, load_state
 from qkv.training.logging.metrics_file import read_metrics
-from qkv.training.result import TrainingResult
+from qkv.training.result import Diverged, TrainingResult
 
 TIMES = ("elapsed", "tokens_per_s", "mfu")
 
@@ -176,6 +182,23 @@ def test_a_state_that_holds_none_of_a_run_is_set_aside_too(tmp_path, capsys):
         path.write_text(json.dumps({"sha256": checkpoint._digest(rest), **rest}))
         assert train(tmp_path, Tiny(seed=3), resume=True).state.step == 12
         assert "holds no state of a run" in told(capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("name", [MODEL, OPTIMIZER])
+def test_numbers_of_a_checkpoint_that_are_not_finite_are_told(tmp_path, name):
+    train(tmp_path, Tiny(), max_steps=4, save_every=2)
+    newest = checkpoint.Checkpoints(tmp_path / "checkpoints").newest()
+    tensors, state = load_file(newest / name), json.loads((newest / STATE).read_text())
+    broken = next(key for key, tensor in tensors.items() if tensor.is_floating_point() and tensor.numel() > 1)
+    tensors[broken].view(-1)[-1] = math.nan
+    with safe_open(newest / name, "pt") as file:
+        save_file(tensors, newest / name, file.metadata())
+    state["files"][name] = {"sha256": atomic.sha256(newest / name), "bytes": (newest / name).stat().st_size}
+    files = state.pop("files")
+    checkpoint._write_state(newest, files, {key: value for key, value in state.items() if key != "sha256"})
+    told = re.escape(f"step-00000004 has NaN or infinite numbers in '{name}: {broken}'")
+    with pytest.warns(UserWarning, match=told), contextlib.suppress(Diverged):  # of weights, nothing can be delivered
+        train(tmp_path, Tiny(), max_steps=4, save_every=2, resume=True)
 
 
 def test_where_every_checkpoint_is_damaged_nothing_is_touched(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from .checkpoints import checkpoint, rng
 from .checkpoints.checkpoint import AVERAGE, MODEL, OPTIMIZER, STATE, Checkpoints, Damaged
 from .checkpoints.slices import Parts
 from .checkpoints.state import TrainingState
-from .checkpoints.weights import load_model, load_optimizer
+from .checkpoints.weights import all_finite, listed, load_model, load_optimizer, optimizer_tensors
 from .early_stopping import BestEvaluation
 from .logging.step_metrics import StepMetrics
 from .settings import Training
@@ -79,7 +80,23 @@ def restore(
     _restore_optimizer(path, tensors, stepper, training, settings)
     if average and checkpoint.has_tensors(path, AVERAGE):
         average.load(strategy.model_part(checkpoint.saved_tensors(path, AVERAGE)))
+    _warn_of_no_numbers(path, model, stepper.optimizer)
     return state, saved
+
+
+def _warn_of_no_numbers(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Warn of NaN and infinite numbers in what this rank has loaded from a checkpoint. A training writes none."""
+    parameters = {f"{MODEL}: {name}": parameter.detach() for name, parameter in model.named_parameters()}
+    states = {f"{OPTIMIZER}: {name}": tensor for name, tensor in optimizer_tensors(optimizer).items()}
+    tensors = parameters | states
+    if all_finite(tensors.values()):
+        return
+    broken = [name for name, tensor in tensors.items() if not all_finite([tensor])]
+    warnings.warn(
+        f"{path} has NaN or infinite numbers in {listed(broken)}, so the training may not recover; begin anew, "
+        "or remove this checkpoint to continue from the one before it",
+        stacklevel=2,
+    )
 
 
 def restore_rng(saved: dict[str, Any], strategy: Strategy, alike: bool) -> None:

@@ -18,6 +18,7 @@ from ...training.checkpoints.streaming import Later, stream_tensors
 from ...training.checkpoints.weights import model_tensors, read_tensors, replace_tensors
 from ..families import FAMILIES, family_of
 from ..hub import peft
+from ..hub.finite import is_finite, warn_of_no_numbers
 from ..hub.names import Names, Row
 from .build import build
 from .layout import Contents, note_written, read_json, replaceable, write_json
@@ -64,6 +65,7 @@ def load_adapter(model: Model, path: Path | str) -> Model:
         if not (folder / name).is_file():
             raise ValueError(f"{folder} is no adapter's directory: it has no {name}")
     config, tensors = read_json(folder / peft.CONFIG), read_tensors(folder / peft.WEIGHTS)
+    found = {name: True for name, tensor in tensors.items() if not is_finite(tensor)}
     refusals: list[tuple[int, ValueError]] = []
     spec = _spec(config, folder)
     for _, known in _modules(model):
@@ -78,6 +80,7 @@ def load_adapter(model: Model, path: Path | str) -> Model:
             _, a, b = adapted[name]
             layer.lora_a.copy_(a)
             layer.lora_b.copy_(b)
+        warn_of_no_numbers(found, str(folder / peft.WEIGHTS), torch.float32)
         return model
     raise max(refusals, key=lambda one: one[0])[1]  # of the names that the adapter has, or else of the model's family
 

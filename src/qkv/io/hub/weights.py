@@ -28,13 +28,15 @@ from ...nn.models.transformer import TransformerModel
 from ...nn.quantization.methods.rtn import rtn
 from ...nn.quantization.scheme import Scheme
 from .files import Safetensors, WeightFiles
-from .names import Names, Reading, StoredPlace, listed
+from .finite import is_finite, warn_of_no_numbers
+from .names import Names, Reading, StoredPlace
 from .quantized import CodedWeights, QuantizedWeights, by_rows, matrices_of
 from .transforms import SAME
 
 QUICK = 64  # layers
 READERS = 4  # threads, of which some wait for the disk while others move numbers
 LOOKED = 1 << 16  # how many numbers of a mapped tensor are checked; the other pages stay on the disk
+IN_CACHE = 8 << 20  # bytes that are copied before it is checked whether they are finite
 AT_ONCE = 64 << 20  # bytes that a thread copies in one call, during which other threads run Python
 
 
@@ -86,7 +88,7 @@ def place(
     model.tie()
     _put_those_not_stored(model, fresh)
     _warn_of_dequantized(reading, weights, model, where)
-    _warn_of_no_numbers(reader.no_numbers, where, dtype)
+    warn_of_no_numbers(reader.no_numbers, where, dtype)
     assert not any(t.is_meta for t in model.state_dict().values())
 
 
@@ -112,9 +114,9 @@ class _Reader:
         """The tensors of entries, copied together."""
         copies: list[tuple[Tensor, Tensor]] = []
         placed = {name: tensor for entry in entries for name, tensor in self._read(entry, copies).items()}
-        _copy(copies)
+        sound = {id(own) for own, finite in _copied(copies) if finite}
         for entry in entries:
-            self._look(entry, placed)
+            self._look(entry, {name: placed[name] for name in entry.ours if id(placed[name]) not in sound})
             if entry.how is not SAME or any(isinstance(placed[name], QuantizedMatrix) for name in entry.ours):
                 for name in entry.theirs:
                     self.weights.forget(name)
@@ -143,12 +145,14 @@ class _Reader:
 
     def _look(self, entry: StoredPlace, placed: Mapping[str, Tensor | QuantizedMatrix]) -> None:
         """Note tensors with NaN or infinite numbers. Only the beginning of a mapped tensor is checked."""
-        for name in entry.ours:
-            tensor = placed[name]
-            if isinstance(tensor, QuantizedMatrix) or not tensor.is_floating_point():
+        for name, weight in placed.items():
+            if isinstance(weight, QuantizedMatrix):
+                if not is_finite(weight):
+                    self.no_numbers[name] = True
                 continue
-            if not _all_finite(tensor.view(-1)[:LOOKED] if self._stays_mapped(entry, tensor) else tensor):
-                self.no_numbers[name] = all(not _all_finite(self.weights.read(one)) for one in entry.theirs)
+            looked = weight.view(-1)[:LOOKED] if self._stays_mapped(entry, weight) else weight
+            if weight.is_floating_point() and not is_finite(looked):
+                self.no_numbers[name] = all(not is_finite(self.weights.read(one)) for one in entry.theirs)
 
     def _stays_mapped(self, entry: StoredPlace, tensor: Tensor) -> bool:
         """Whether a tensor of an entry stays mapped to the file, and nothing has read it."""
@@ -170,8 +174,9 @@ class _Reader:
 class StoredValues:
     """The values of a model's parameters in files, which are read one at a time, in one dtype."""
 
-    def __init__(self, reading: Reading, names: Names, weights: WeightFiles, dtype: torch.dtype) -> None:
-        self.names, self.weights, self.dtype = names, weights, dtype
+    def __init__(self, reading: Reading, names: Names, weights: WeightFiles, dtype: torch.dtype, where: str) -> None:
+        self.names, self.weights, self.dtype, self.where = names, weights, dtype, where
+        self._told = False
         self._stored = {name: entry for entry in reading.taken for name in entry.ours}
         self._zeros = {name for entry in reading.zeros for name in entry.ours}
 
@@ -187,6 +192,9 @@ class StoredValues:
         entry = self._stored[first]
         read = entry.to_ours({name: self.weights.read(name) for name in entry.theirs})[first]
         value = read.to(self.dtype, copy=True)
+        if not self._told and value.is_floating_point() and not is_finite(value):
+            self._told = True  # one of many, in which case all may be so
+            warn_of_no_numbers({path: not is_finite(read)}, self.where, self.dtype)
         for name in entry.theirs:
             self.weights.forget(name)
         return value
@@ -209,7 +217,7 @@ def values_of(
     reading = names.read(weights.shapes, where, beside)
     buffers = dict(model.named_buffers())
     common_dtype(reading, weights, where, {name for name, b in buffers.items() if not b.is_floating_point()})
-    values, fresh = StoredValues(reading, names, weights, dtype), _buffers(model, device, dtype)
+    values, fresh = StoredValues(reading, names, weights, dtype, where), _buffers(model, device, dtype)
     model.tie()
     for name in buffers:
         stored = values.value(name).to(fresh[name]) if name in values else fresh[name]
@@ -238,16 +246,26 @@ def _put_parameter(model: nn.Module, name: str, tensor: Tensor) -> None:
     setattr(module, own, nn.Parameter(tensor) if own in module._parameters else tensor)
 
 
-def _copy(copies: list[tuple[Tensor, Tensor]]) -> None:
-    """Copy each pair's second tensor into its first, which has the same shape."""
-    others = []
+def _copied(copies: list[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, bool]]:
+    """Copy each pair's second tensor into its first, which has the same shape. Yields the copies, and whether their numbers
+    are finite, which is found while they are in the processor's cache."""
+    others, size = list[tuple[Tensor, Tensor]](), 0
     for own, t in copies:
         if transposed.serves(own, t):
-            transposed.copy(own, t)
-        else:
-            others.append((own, t))
-    if others:
-        torch._foreach_copy_([own for own, _ in others], [t for _, t in others])
+            yield own, transposed.copy(own, t)
+            continue
+        if others and size + own.nbytes > IN_CACHE:
+            yield from _copied_together(others)
+            others, size = [], 0
+        others.append((own, t))
+        size += own.nbytes
+    yield from _copied_together(others)
+
+
+def _copied_together(copies: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, bool]]:
+    if copies:
+        torch._foreach_copy_([own for own, _ in copies], [t for _, t in copies])
+    return [(own, is_finite(own)) for own, _ in copies]
 
 
 def _portions(entries: Sequence[StoredPlace], most: int) -> Iterator[list[StoredPlace]]:
@@ -280,28 +298,6 @@ def _takes_codes(model: nn.Module, name: str) -> bool:
     path, _, own = name.rpartition(".")
     layer = model.get_submodule(path)
     return own == "weight" and isinstance(layer, Linear | GroupedLinear | TokenEmbedding | LanguageModelHead)
-
-
-def _all_finite(tensor: Tensor) -> bool:
-    """Whether all numbers are finite. If one is NaN, the extremes are too. Finding them takes one pass over memory."""
-    if not tensor.numel():
-        return True
-    least, most = (tensor if tensor.itemsize > 1 else tensor.float()).aminmax()
-    return math.isfinite(least) and math.isfinite(most)
-
-
-def _warn_of_no_numbers(found: Mapping[str, bool], where: str, dtype: torch.dtype) -> None:
-    """Warn of tensors with NaN or infinite numbers. `found` says for each whether they are in the file itself."""
-    if not found:
-        return
-    kind = str(dtype).removeprefix("torch.")
-    advice = "the training that wrote them may have diverged, or the file is damaged"
-    if not any(found.values()):
-        advice = f"the file has numbers above {kind}'s largest, {torch.finfo(dtype).max:g}; load it in another dtype"
-    warnings.warn(
-        f"{where}: NaN or infinite numbers in {listed(sorted(found))}, so outputs are not usable; {advice}",
-        stacklevel=3,
-    )
 
 
 def _warn_of_dequantized(reading: Reading, weights: WeightFiles, model: nn.Module, where: str) -> None:

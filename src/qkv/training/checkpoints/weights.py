@@ -58,7 +58,7 @@ def load_model(model: nn.Module, tensors: Parts, where: str = "the weights") -> 
     if unknown:
         raise ValueError(f"{where} hold {brief(unknown[0])}, which this model lacks; {nearest(unknown[0], mine)}")
     if missing:
-        raise ValueError(f"{where} lack {_listed(missing)}, which this model has")
+        raise ValueError(f"{where} lack {listed(missing)}, which this model has")
     for name, tensor in mine.items():
         if tensor.shape != tuple(tensors[name].shape):
             given, wanted = tuple(tensors[name].shape), tuple(tensor.shape)
@@ -92,7 +92,7 @@ def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Parts, where: str 
             raise ValueError(f"{problem}, which doesn't fit: {_kept(mine, path.rpartition('/')[0])}")
     missing = [path for path in mine if path not in tensors]
     if missing:
-        raise ValueError(f"{where} lack {_listed(missing)}, which this optimizer keeps")
+        raise ValueError(f"{where} lack {listed(missing)}, which this optimizer keeps")
     for path, tensor in mine.items():
         tensor.copy_(loaded(tensors[path]))
 
@@ -176,5 +176,6 @@ def _named(optimizer: torch.optim.Optimizer) -> list[tuple[str, nn.Parameter]]:
     ]
 
 
-def _listed(names: list[str]) -> str:
+def listed(names: list[str]) -> str:
+    """The first three names in quotation marks, and how many more there are."""
     return ", ".join(map(repr, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -24,8 +24,12 @@ def test_a_copy_is_the_transposed_matrix(rows: int, columns: int, more: int, dty
     stored = torch.randn(columns, rows + more).mul(100).to(dtype)
     matrix = stored[:, more:].T
     into = torch.full((rows + 1, columns), 7, dtype=dtype)
-    transposed.copy(into[:rows], matrix)
+    assert transposed.copy(into[:rows], matrix)
     assert torch.equal(into[:rows], matrix) and (into[rows] == 7).all()
+    if dtype.is_floating_point:
+        number = (float("nan"), float("inf"), -float("inf"), torch.finfo(dtype).max)[(rows + more) % 4]
+        matrix[(7 * columns) % rows, (5 * rows) % columns] = number
+        assert transposed.copy(into[:rows], matrix) == bool(matrix.isfinite().all())
 
 
 @needs_kernel

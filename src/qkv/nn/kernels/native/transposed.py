@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 
+import torch
 from jaxtyping import Shaped
 from torch import Tensor
 
 from .. import buffers
 from .compiler import library
 
+_EXPONENTS = {torch.float32: 0x7F800000, torch.float16: 0x7C00, torch.bfloat16: 0x7F80}  # the bits of the exponents
 LEAST = 1 << 16  # elements; smaller matrices are not worth loading the kernel for
 
 
@@ -25,8 +27,9 @@ def serves(into: Tensor, matrix: Tensor) -> bool:
     return by_columns and plain and library("transposed") is not None
 
 
-def copy(into: Shaped[Tensor, "R C"], matrix: Shaped[Tensor, "R C"]) -> None:
-    """Copy `matrix` into `into` on the calling thread. `serves` must be true for them.
+def copy(into: Shaped[Tensor, "R C"], matrix: Shaped[Tensor, "R C"]) -> bool:
+    """Copy `matrix` into `into` on the calling thread, and return whether all numbers are finite. `serves` must be true for
+    them.
 
     Raises ValueError for empty matrices, and for ones that share memory.
     """
@@ -36,4 +39,6 @@ def copy(into: Shaped[Tensor, "R C"], matrix: Shaped[Tensor, "R C"]) -> None:
     buffers.check_apart("copy", into, matrix)
     rows, columns = (ctypes.c_long(size) for size in matrix.shape)
     source, target = (ctypes.c_void_p(tensor.data_ptr()) for tensor in (matrix, into))
-    kernels.qkv_transpose(source, ctypes.c_long(matrix.stride(1)), target, columns, rows, ctypes.c_int(into.itemsize))
+    stride, size, exponent = ctypes.c_long(matrix.stride(1)), ctypes.c_int(into.itemsize), _EXPONENTS.get(into.dtype, 0)
+    found = kernels.qkv_transpose(source, stride, target, columns, rows, size, ctypes.c_uint(exponent))
+    return not (found and exponent)
