@@ -31,6 +31,7 @@ def sounds(tmp_path: Path) -> Path:
     (folder / "a.wav").write_bytes(encode(whispering.noise(0.3), 16_000))
     (folder / "more" / "b.wav").write_bytes(encode(whispering.noise(0.4, 1), 44_100))
     (folder / "notes.txt").write_text("no sound")
+    (folder / "._a.wav").write_text("left by a system")
     return folder
 
 

@@ -117,3 +117,21 @@ def test_totals_of_every_split_are_told_with_their_file(tmp_path: Path) -> None:
 def test_nul_characters_are_told(tmp_path: Path) -> None:
     assert "'a.csv'" not in told(tmp_path / "a.csv") or "NUL" not in told(tmp_path / "a.csv")
     assert "a.csv has 1 NUL character (the first in line 62)" in told(tmp_path / "a.csv", "a\0 dog,pos")
+
+
+def test_marks_around_cells_that_are_read_as_text_are_told(tmp_path: Path) -> None:
+    few = ["'so it is',pos", "not so,neg", "so so,pos"]
+    said = told(tmp_path / "a.csv", rows=few)
+    assert "1 cell of column 1 of 'a.csv' stands between ' and ' (line 2), which are read as text" in said
+    assert 'data.quote="\'" reads them so' in said
+    quoted = [f"“{row.replace(',', '”,')}" for row in ROWS]
+    assert "60 cells of column 1 of 'a.csv' stand between “ and ” (line 2, 3" in told(tmp_path / "a.csv", rows=quoted)
+    assert "read as text" not in told(tmp_path / "a.csv", rows=[*ROWS, "'yes',pos"])  # one of many
+
+
+def test_a_column_whose_cells_hold_another_separator_is_told(tmp_path: Path) -> None:
+    rows = ["so;it is,pos", "not;so,neg", "so;so,pos"]
+    assert "each cell of column 1 of 'a.csv' holds 1 semicolon; if this separates cells" in told(
+        tmp_path / "a.csv", rows=rows
+    )
+    assert "semicolon" not in told(tmp_path / "a.csv", rows=[*rows, "so,neg"])

@@ -7,7 +7,7 @@ import re
 import shlex
 import zipfile
 from mmap import mmap
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from ..core.spec import brief
 
@@ -28,6 +28,7 @@ _FIRST = {  # the first bytes of a file: what it is, and what to do
     b"PAR1": ("is a Parquet file", "give it a name that ends in .parquet, such as {stem}.parquet"),
     b"ARROW1\0\0": ("is an Arrow or Feather file", "save it as Parquet in Python: {feather}"),
     b"SQLite format 3\0": ("is a SQLite database", "export a table: {sqlite}"),
+    b"{\\rtf": ("is a rich-text document (RTF)", "save it as plain text in UTF-8"),
     b"%PDF-": ("is a PDF document", "save its text as .txt, for example with {pdf}"),
     b"\x89PNG\r\n\x1a\n": ("is a picture (PNG)", "pictures are given as a folder"),
     b"\xff\xd8\xff": ("is a picture (JPEG)", "pictures are given as a folder"),
@@ -40,13 +41,32 @@ _INSIDE = {  # the beginning of a name inside a zip file: what the file is, and 
     "xl/": ("is an Excel workbook (.xlsx)", "save it as CSV in Excel, or with pandas and openpyxl in Python: {excel}"),
     "word/": ("is a Word document (.docx)", "save it as plain text in UTF-8"),
     "ppt/": ("is a PowerPoint document (.pptx)", "save its text as .txt in UTF-8"),
-    "content.xml": ("is an OpenDocument file, such as .ods", "save it as CSV in UTF-8 in LibreOffice"),
+    "content.xml": ("is an OpenDocument file, such as .ods or .odt", "save it in LibreOffice as CSV or text, in UTF-8"),
+    "META-INF/container.xml": ("is an e-book (EPUB)", "save its text as .txt, for example with {pandoc}"),
 }
 _PAGE = re.compile(rb"\s*(<!--.*?-->\s*|<\?xml.*?\?>\s*)*<(!doctype\s+html|html|table|head|meta)\b", re.I | re.DOTALL)
 _DRAWN = re.compile(
     rb"(\s*\+[-=+]+\+[ \t]*\r?\n)?[^\n]*\|[^\n]*\n[ \t]*(?=[^\n]*[|+])[|:+ \t=-]*--[|:+ \t=-]*\r?(\n|\Z)"
 )
+_XML = re.compile(
+    rb"\s*(<!--.*?-->\s*)*(<\?xml\b|<!doctype\s+(?!html)\w|<(svg|rss|feed|tei|mediawiki)\b)", re.I | re.DOTALL
+)
+_SVG = re.compile(rb"<svg\b", re.I)
+_NOTEBOOK = re.compile(rb'"(nbformat|cells)"\s*:')
+_MARKED = {  # what a text is by its name: files whose beginnings are not looked at
+    **dict.fromkeys((".html", ".htm", ".xhtml"), "HTML"),
+    **dict.fromkeys((".xml", ".svg", ".rss", ".tei"), "XML"),
+    ".ipynb": "a Jupyter notebook",
+    **dict.fromkeys((".csv", ".tsv", ".jsonl", ".json"), "a table"),
+}
 _PAGE_ENDS = re.compile(rb"</(html|table|body)>\s*(<!--.*-->\s*)?\Z", re.I | re.DOTALL)
+
+
+def is_hidden(name: PurePath) -> bool:
+    """Whether a file, named relative to a user's folder or archive, is hidden, or is one that a system leaves behind:
+    `.DS_Store`, `._a.jpg`, what is in `__MACOSX`, `Thumbs.db`, `desktop.ini`."""
+    left = name.name.lower() in ("thumbs.db", "desktop.ini")
+    return left or any(part == "__MACOSX" or (part.startswith(".") and part not in (".", "..")) for part in name.parts)
 
 
 def other_kind(path: Path, content: bytes | mmap) -> str | None:
@@ -71,6 +91,37 @@ def other_table(path: Path, content: bytes | mmap) -> str | None:
             path, what, "open it in Excel or LibreOffice and save it as CSV, or with pandas and lxml in Python: {html}"
         )
     return drawn_table(path, bytes(content[: 8 * _HEAD])) or other_kind(path, content)
+
+
+def markup(path: Path, content: bytes | mmap | None = None) -> str | None:
+    """What a text is whose marks around the texts are read as text, too: "HTML", "XML", "a Jupyter notebook" or "a table".
+    None for a plain one. Without its `content`, only its name is looked at."""
+    head = b"" if content is None else bytes(content[:_HEAD]).removeprefix(b"\xef\xbb\xbf")
+    if _PAGE.match(head):
+        return "HTML"
+    if _XML.match(head):
+        return "an SVG picture" if _SVG.search(head) else "XML"
+    if content is not None and head.lstrip()[:1] == b"{" and _is_notebook(path, content):
+        return "a Jupyter notebook"
+    return _MARKED.get(path.suffix.lower())
+
+
+def _is_notebook(path: Path, content: bytes | mmap) -> bool:
+    places = bytes(content[:_HEAD]), bytes(content[-_HEAD:])  # its keys are sorted: "cells" first, "nbformat" last
+    return path.suffix.lower() == ".ipynb" or {found for place in places for found in _NOTEBOOK.findall(place)} == {
+        b"cells",
+        b"nbformat",
+    }
+
+
+def without_marks(path: Path, what: str) -> str:
+    """How to save a text without the marks around it."""
+    text = shlex.quote(str(path.with_suffix(".new.txt")))
+    if what == "HTML":
+        return f"`pandoc -f html -t plain {shlex.quote(str(path))} -o {text}` writes its text alone"
+    if what == "a Jupyter notebook":
+        return f"`jupyter nbconvert --to markdown {shlex.quote(str(path))}` writes its text alone"
+    return "save its texts alone as .txt if the marks should not be learned"
 
 
 def drawn_table(path: Path, beginning: bytes) -> str | None:
@@ -114,6 +165,7 @@ def _sentence(path: Path, what: str, advice: str) -> str:
     }
     code = {name: f"`import {line}`" for name, line in lines.items()}
     code["sqlite"] = f"`{shlex.join(['sqlite3', '-header', '-csv', str(path), 'SELECT * FROM NAME'])} > new.csv`"
+    code["pandoc"] = f"`{shlex.join(['pandoc', '-t', 'plain', str(path), '-o', f'{stem}.txt'])}`"
     code["pdf"] = f"`{shlex.join(['pdftotext', str(path), f'{stem}.txt'])}`"
     despite = ", whatever its name says" if path.suffix.lower() in _TEXTS else ""
     return f"{path.name} {what}{despite}; {advice.format(name=path.name, stem=stem.name, **code)}"

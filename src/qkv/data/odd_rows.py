@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import fsum, isclose
 
 from ..core.spec import counted
@@ -33,6 +33,8 @@ _FOOTNOTE = re.compile(
     re.I | re.S,
 )
 _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
+_MARKS = {"'": "'", "`": "`", "“": "”", "„": "“", "«": "»"}  # by which programs or people may quote cells
+_FEW = 12  # rows, among which one odd cell is told
 _LAST = 5  # rows at the end that may hold totals
 _NOTES = 10  # and footnotes
 _LISTED = 5
@@ -161,3 +163,33 @@ def _other_tables(
 def _size(row: Row) -> int:
     """The number of cells without empty ones at the end."""
     return max((i + 1 for i, cell in enumerate(row[1]) if cell.strip()), default=0)
+
+
+def enclosed(file: str, rows: Sequence[Row], quote: str) -> Iterator[str]:
+    """A note on cells between marks that are read as text and are common in their column, as in another way of quoting."""
+    for column in range(max((len(cells) for _, cells in rows), default=0)):
+        cells = [(line, cells[column].strip()) for line, cells in rows if column < len(cells) and cells[column].strip()]
+        for mark, end in _MARKS.items():
+            found = [line for line, cell in cells if len(cell) > 2 and cell[0] == mark and cell[-1] == end]
+            if mark == quote or not found or (len(cells) > _FEW and 3 * len(found) < len(cells)):
+                continue
+            lines = ", ".join(f"{line:,}" for line in found[:_LISTED]) + (", …" if found[_LISTED:] else "")
+            advice = ' (if they quote cells, data.quote="\'" reads them so)' if mark == "'" else ""
+            yield (
+                f"{counted(len(found), 'cell')} of column {column + 1} of {file!r} {'stand' if found[1:] else 'stands'} "
+                f"between {mark} and {end} (line {lines}), which are read as text{advice}"
+            )
+
+
+def divided(file: str, rows: Sequence[Row], separators: Mapping[str, str]) -> Iterator[str]:
+    """A note on a column each of whose cells holds another separator equally often. `separators` are these, with their
+    names in settings."""
+    for column in range(max((len(cells) for _, cells in rows), default=0)):
+        cells = [cells[column] if column < len(cells) else "" for _, cells in rows if any(cells)]
+        for separator, name in separators.items():
+            counts = {cell.count(separator) for cell in cells}
+            if len(cells) > 1 and len(counts) == 1 and 0 not in counts:
+                yield (
+                    f"each cell of column {column + 1} of {file!r} holds {counted(counts.pop(), name)}; if this separates "
+                    f"cells, give data.sep={name}"
+                )

@@ -152,6 +152,30 @@ def test_coco_and_its_crowds(tmp_path: Path) -> None:
     assert taken["names"] == ["dog", "cat"] and taken["ignored"] == []
 
 
+def test_objects_that_repeat_another_one_are_kept_and_told(tmp_path: Path) -> None:
+    dog = {"image_id": 9, "category_id": 3, "bbox": [1, 2, 10.5, 4]}
+    beside = [
+        {**dog, "category_id": 7},
+        {**dog, "bbox": [1, 2, 10.5, 5]},
+        {**dog, "image_id": 5},
+        {**dog, "iscrowd": 1},
+    ]
+    path, other = tmp_path / "train.json", tmp_path / "other.json"
+    path.write_text(json.dumps(coco(annotations=[dog, dog, *beside, dog])))
+    other.write_text(json.dumps(coco(annotations=[dog, *beside])))
+    with_pictures(tmp_path)
+    given = {"path": str(path), "validation_path": str(other), "test_path": str(path)}
+    (train, test) = (note for note in Coco(**given).notes() if "repeat" in note)
+    assert train.startswith("2 objects of the train data repeat the class and box of another one, first in")
+    assert "9.jpg" in train and test.startswith("2 objects of the test data")
+    assert Coco(**given).table("train")[1]["names"].count("dog") == 4  # with the one of another box
+
+    files = voc_files()
+    files["Annotations/p2.xml"] = f"<annotation>{OBJECT.format('cell', 0, 0, 1, 5) * 2}</annotation>".encode()
+    (note,) = (note for note in Voc(path=str(write(files, tmp_path))).notes() if "repeat" in note)
+    assert note.startswith("1 object of the train data repeats") and "p2;" in note
+
+
 def test_a_coco_file_whose_pictures_are_elsewhere_says_so(tmp_path: Path) -> None:
     path = tmp_path / "boxes.json"
     images = [{"id": n, "file_name": f"pictures\\{n}.jpg", "width": 32, "height": 24} for n in (5, 9)]

@@ -40,6 +40,7 @@ def test_midi_files_of_a_folder(tmp_path: Path) -> None:
     (tmp_path / "below").mkdir()
     for n in range(10):
         (tmp_path / "below" / f"{n}.mid").write_bytes(midi.to_midi([(60 + n, 50), (62,)], 2))
+    (tmp_path / "below" / "._0.mid").write_bytes(b"left by a system")
     source = MidiScores(path=str(tmp_path), steps=2)
     texts = {one["text"] for split in ("train", "validation", "test") for one in source.examples(split)}
     assert len(texts) == 10 and "C4 D3 . D4 ." in texts

@@ -49,6 +49,7 @@ def test_a_folder_with_the_names_of_splits(tmp_path: Path) -> None:
         for shard in range(shards):
             rows = [{"source": f"{split} {shard} {i}", "target": "x"} for i in range(size)]
             written(tmp_path / f"{split}-{shard:05}-of-{shards:05}.parquet", rows)
+    (tmp_path / "._train-00000-of-00002.parquet").write_bytes(b"left by a system")
     source = Source.from_dict({"kind": "parquet", "path": str(tmp_path)})
     assert [sum(1 for _ in source.examples(split)) for split in SPLITS] == [90, 10, 7]
     assert source.notes() == ("held out of the training data by hash: 10 for validation",)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,12 +40,46 @@ def test_folders_are_read_by_suffix_also_compressed(tmp_path: Path) -> None:
     assert texts(Text(path=str(tmp_path), **given_)) == ["a", "b"]
     assert texts(Text(path=str(tmp_path), suffixes=(".md",), **given_)) == ["c"]
     assert texts(Text(path=(str(tmp_path / "c.md"), str(tmp_path / "sub")), **given_)) == ["c", "b"]
+    (tmp_path / "__MACOSX").mkdir()
+    for left in ("._a.txt", "__MACOSX/._a.txt", "__MACOSX/d.txt", ".hidden.txt"):
+        (tmp_path / left).write_text("left by a system")
+    assert texts(Text(path=str(tmp_path), **given_)) == ["a", "b"]
     with pytest.raises(ValueError, match=r"holds no file with the suffix \.rst"):
         Text(path=str(tmp_path), suffixes=(".rst",)).table("train")
     with pytest.raises(ValueError, match="there is no file or folder"):
         Text(path=str(tmp_path / "nowhere")).table("train")
     with pytest.raises(ValueError, match=r"no training data: give data\.path"):
         Text().table("train")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        (
+            "a.html",
+            "<!DOCTYPE html><p>Dear all",
+            "a.html (HTML) read as .*; `pandoc -f html -t plain .*a.html -o",
+        ),
+        ("a.txt", "\ufeff<html><p>Dear all", "a.txt (HTML) read as"),
+        ("a.htm", "Dear all", "a.htm (HTML) read as"),
+        ("a.txt.gz", "<?xml version='1.0'?><text>Dear all", "a.txt.gz (XML) read as"),
+        ("a.svg", "<svg xmlns=''><text>Dear", "a.svg (an SVG picture) read as"),
+        ("a.txt", '{"cells": [], "nbformat": 4}', r"a.txt (a Jupyter notebook) read as.*nbconvert --to markdown"),
+        ("a.csv", "text\nDear all", "a.csv (a table) read as"),
+        ("a.txt", "x < 5 and <b>so</b> on", ""),
+        ("a.txt", '{"cells": "of the body"}', ""),
+        ("a.md", "# <b>Dear</b>", ""),
+    ],
+)
+def test_marks_around_texts_that_are_read_with_them_are_told(
+    name: str, content: str, said: str, tmp_path: Path
+) -> None:
+    data = ((content + "\n") * 3).encode()
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    given_: dict[str, Any] = {"path": str(tmp_path / name), "validation_path": str(tmp_path / name)}
+    notes = [note for note in Text(test_path=given_["path"], **given_).notes() if "read as running" in note]
+    assert len(notes) == bool(said)
+    assert re.match(said.replace("(", r"\(").replace(")", r"\)"), "".join(notes))
 
 
 def test_few_files_hold_out_pieces_and_many_hold_out_files(tmp_path: Path) -> None:

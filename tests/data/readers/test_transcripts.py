@@ -87,6 +87,7 @@ def test_sounds_outside_of_the_folder_are_refused(tmp_path: Path) -> None:
         entries(folder / "a.jsonl")
     (folder / "a.jsonl").unlink()
     (folder / "x.trans.txt").write_text("../out HELLO\n")
+    (folder / "._w.trans.txt").write_text("left by a system\n")
     with pytest.raises(ValueError, match="lies outside of"):
         entries(folder)
 

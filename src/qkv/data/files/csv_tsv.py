@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ...core.spec import brief, counted
 from ..file_kinds import other_table
 from ..odd_rows import beside as beside_each_other
-from ..odd_rows import merged, odd_rows
+from ..odd_rows import divided, enclosed, merged, odd_rows
 from ..source import Example, Skipped, Table
 from ..tables import ComputedTable
 from .cache import Stamp, stamp_of
@@ -47,6 +47,7 @@ from .lines import Lines
 Form = Literal["csv", "tsv"]
 WIDE = "with more cells than columns"  # the reason to skip a row
 _ABOVE = 20  # rows above a table, at most
+_TOLD = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}  # separators that may divide cells
 _COMMON = 0.1  # the least share of rows whose number of cells may be that of a table without a header
 
 
@@ -299,6 +300,10 @@ class Cells:
         ]
         yield from odd_rows(self.path.name, rows, width, end == stop, _are_names)
         yield from beside_each_other(self.path.name, names, rows)
+        if self.other_quotes is None:
+            yield from enclosed(self.path.name, rows, self.quotes.quote)
+        if self._detected:
+            yield from divided(self.path.name, rows, {s: name for name, s in _TOLD.items() if s != self.delimiter})
         for column in columns:
             place = column if isinstance(column, int) else names.index(column) if column in names else width
             if place < width:

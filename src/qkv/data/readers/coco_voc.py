@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, ClassVar, NotRequired, TypeVar
+from typing import Annotated, Any, ClassVar, NotRequired, TypeVar, cast
 from xml.etree import ElementTree
 
 from pydantic import FailFast, Field, TypeAdapter
@@ -19,7 +19,7 @@ from ..holdout import FileSource, HoldOutSource
 from ..media.exif import DrawnOn
 from ..media.image_files import SUFFIXES, stamp_of, unpacked_tar
 from ..shuffle import text_hash
-from ..source import Example, Split, Table
+from ..source import SPLITS, Example, Split, Table
 
 T = TypeVar("T")
 
@@ -76,6 +76,9 @@ class Voc(HoldOutSource, kind="voc"):
     def hold_out_key(self, table: Table, i: int, example: Example) -> int:
         return _named(example)
 
+    def notes(self) -> tuple[str, ...]:
+        return (*super().notes(), *_repeats(self))
+
     def open(self, split: Split) -> Table:
         return _opened(self.place, stamp_of(self.place)).table(
             getattr(self, f"{split}_list"), self.difficult, self.drawn_on
@@ -90,6 +93,7 @@ class _VocFiles:
         self._annotations: dict[str, Path | bytes] = {}
         self._images: dict[str, Path | bytes] = {}
         self.lists: dict[str, list[str]] = {}
+        self._tables: dict[tuple[Hashable, ...], list[Example]] = {}
         for name, file in sorted(_contents(path).items()):
             parts = PurePosixPath(name)
             hidden = parts.name.startswith(".")
@@ -112,8 +116,12 @@ class _VocFiles:
         files[parts.stem] = content
 
     def table(self, listed: str, difficult: bool, drawn_on: DrawnOn | None) -> list[Example]:
-        stems = self.lists.get(listed, sorted(self._annotations))
-        return _in_pixels([self._example(stem, difficult, drawn_on) for stem in stems], str(self._path))
+        key = (listed, difficult, drawn_on)
+        if key not in self._tables:
+            stems = self.lists.get(listed, sorted(self._annotations))
+            examples = [self._example(stem, difficult, drawn_on) for stem in stems]
+            self._tables[key] = _in_pixels(examples, str(self._path))
+        return self._tables[key]
 
     def _example(self, stem: str, difficult: bool, drawn_on: DrawnOn | None) -> Example:
         where = f"{self._path}: {stem}"
@@ -182,6 +190,30 @@ def _in_pixels(examples: list[Example], where: str) -> list[Example]:
     return examples
 
 
+def _repeats(source: HoldOutSource) -> Iterator[str]:
+    """Yield a note on each split in which objects repeat the class and the box of another one in their picture."""
+    for split in (split for split in SPLITS if split == "train" or source.gives(split)):
+        again = {example["where"]: count for example in _read(source, split) if (count := _repeated(example))}
+        if again:
+            total = sum(again.values())
+            yield (
+                f"{counted(total, 'object')} of the {split} data {'repeats' if total == 1 else 'repeat'} the class and box "
+                f"of another one, first in {next(iter(again))}; they count as objects, as in pycocotools: remove them if "
+                "they are mistakes"
+            )
+
+
+def _read(source: HoldOutSource, split: Split) -> list[Example]:
+    return cast("list[Example]", source.open(split))
+
+
+def _repeated(example: Example) -> int:
+    """The number of objects that are the same as another one. Crowds are not counted."""
+    drawn = [(one["name"], *one["box"]) for one in example["ignored"] if not one["crowd"]]
+    drawn += [(name, *box) for name, box in zip(example["names"], example["boxes"], strict=True)]
+    return len(drawn) - len(set(drawn))
+
+
 def _voc_object(element: ElementTree.Element) -> tuple[str, list[float], bool]:
     """The name and edges of an object, and whether it is marked as difficult."""
     name = (element.findtext("name") or "").strip()
@@ -248,6 +280,9 @@ class Coco(FileSource, kind="coco"):
 
     def hold_out_key(self, table: Table, i: int, example: Example) -> int:
         return _named(example)
+
+    def notes(self) -> tuple[str, ...]:
+        return (*super().notes(), *_repeats(self))
 
     def open(self, split: Split) -> Table:
         (path,) = self.paths(split)

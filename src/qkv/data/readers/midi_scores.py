@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from ...core.spec import brief
+from ..file_kinds import is_hidden
 from ..files.compressed import suffix_of
 from ..files.json_lines import json_file
 from ..holdout import FileSource
@@ -60,7 +61,8 @@ class MidiScores(FileSource, kind="scores"):
         path = Path(name).expanduser()
         if not path.is_dir():
             return (path,)
-        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in (".mid", ".midi"))
+        found = (file for file in path.rglob("*") if file.suffix.lower() in (".mid", ".midi"))
+        files = sorted(file for file in found if not is_hidden(file.relative_to(path)))
         if not files:
             raise ValueError(f"{brief(path)} holds no file that ends in .mid or .midi")
         return tuple(files)

@@ -37,7 +37,7 @@ class Parquet(RowSource, FileSource, kind="parquet"):
         path = Path(name).expanduser()
         if not path.is_dir():
             return (existing(path),) if own else ()
-        files = sorted(file for file in path.glob(f"*{SUFFIX}") if file.is_file())
+        files = sorted(file for file in path.glob(f"[!.]*{SUFFIX}") if file.is_file())
         if not files:
             raise ValueError(f"there is no file *{SUFFIX} in {brief(path)}")
         if own and split != "train":

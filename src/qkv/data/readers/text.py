@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from ...core.spec import brief
+from ...core.spec import brief, counted
+from ..file_kinds import is_hidden, markup, without_marks
 from ..files.cache import Stamp, stamp_of
-from ..files.compressed import PACKED, suffix_of
+from ..files.compressed import PACKED, bare_name
 from ..files.documents import PIECE, FileDocument, block_documents, line_documents
 from ..files.encodings import open_text
 from ..files.text_files import TextFiles
@@ -21,7 +22,7 @@ from ..source import SPLITS, Example, Split, Table
 from ..tables import ConcatTable, slice_table
 
 SMALLEST_PIECE = 1 << 10  # bytes
-_MARKED = (".csv", ".tsv", ".jsonl", ".json", ".html", ".xml")  # files with markup or several columns
+_LOOKED = 100  # files whose beginnings are looked at for markup
 _FILES_TO_SPLIT_BY = 50  # with fewer files, pieces rather than files are held out
 
 
@@ -64,11 +65,22 @@ class Text(TextFiles, kind="text"):
 
     def notes(self) -> tuple[str, ...]:
         shared = self.shares is not None and len(self.shares) == 2
-        marked = sorted({path.name for path in self.paths("train") if suffix_of(path) in _MARKED})
-        raw = f"{', '.join(marked[:3])} read as running text, with all that stands around the texts" if marked else ""
         left_out = () if self.strict else self._readable("train")[1]
         same = "validation and test are the same text" if shared else ""
-        return (*super().notes(), *left_out, *(note for note in (raw, same) if note))
+        return (*super().notes(), *left_out, *self._marked(), *([same] if same else []))
+
+    def _marked(self) -> Iterator[str]:
+        """Yield a note on each kind of markup that is read as text."""
+        found: dict[str, list[Path]] = {}
+        for number, path in enumerate(self.paths("train")):
+            content = open_text(path, self.encoding) if number < _LOOKED and self.strict else None
+            if (what := markup(path.with_name(bare_name(path)), content)) is not None:
+                found.setdefault(what, []).append(path)
+        for what, files in found.items():
+            names = ", ".join(path.name for path in files[:3]) + (" …" if files[3:] else "")
+            kind = f"{counted(len(files), 'file')} of {what}" if files[1:] else what
+            advice = without_marks(files[0], what)
+            yield f"{names} ({kind}) read as running text, with all that stands around the texts; {advice}"
 
     def paths(self, split: Split) -> tuple[Path, ...]:
         names = self.split_setting("path", split)
@@ -83,7 +95,8 @@ class Text(TextFiles, kind="text"):
         if not path.is_dir():
             raise ValueError(f"there is no file or folder {brief(path)}")
         endings = (*self.suffixes, *(suffix + packed for suffix in self.suffixes for packed in PACKED))
-        files = sorted(file for file in path.rglob("*") if file.name.endswith(endings) and file.is_file())
+        found = [file for file in path.rglob("*") if file.name.endswith(endings) and file.is_file()]
+        files = sorted(file for file in found if not is_hidden(file.relative_to(path)))
         filled = [file for file in files if file.stat().st_size]
         if not filled:
             state = "only empty files" if files else "no file"

@@ -125,7 +125,7 @@ def _placed(folder: Path, pair: _Pair) -> Example | Skipped:
 @lru_cache(maxsize=8)
 def _pairs(folder: Path, stamp: tuple[int, int]) -> list[_Pair]:
     """The recordings below a folder. Raises ValueError if there are none, or if a transcript is not in UTF-8."""
-    lists = sorted(folder.rglob("*.trans.txt"))
+    lists = sorted(folder.rglob("[!.]*.trans.txt"))
     pairs = list(_listed(folder, lists)) if lists else list(_beside(folder))
     if not any(not pair.reason for pair in pairs):
         found = f", and {len(pairs):,} of something else" if pairs else ""

@@ -104,9 +104,12 @@ def test_a_folder_and_its_archives_list_the_same_files(tmp_path: Path) -> None:
     assert Listing(folder, tuple(names)).having((".txt",)) == names[:3]
 
 
-def test_hidden_files_and_folders_are_left_out(tmp_path: Path) -> None:
-    folder = folder_of(tmp_path / "all", ".DS_Store", ".git/x.txt", "a/.y.txt", "a/z.txt")
+def test_hidden_files_and_what_systems_leave_are_left_out(tmp_path: Path) -> None:
+    left = (".DS_Store", ".git/x.txt", "a/.y.txt", "a/._z.txt", "__MACOSX/a/._z.txt", "a/Thumbs.db", "desktop.ini")
+    folder = folder_of(tmp_path / "all", *left, "a/z.txt")
     assert list(_names(folder)) == [PurePosixPath("a/z.txt")]
+    for archive in archives(folder):
+        assert list(_names(archive)) == [PurePosixPath("a/z.txt")], archive
 
 
 def test_classes_are_the_folders_of_all_files() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 from tagged_texts import ALL, CHANCE, WORDS, example, items
 
 from qkv.core.batch import IGNORE
-from qkv.data.source import Skipped
+from qkv.data.source import Skipped, Source
 from qkv.data.synthetic.named_entities import Mentions
 from qkv.data.synthetic.proteins import Folds
 from qkv.nn.layers.embedding import Embedding
@@ -78,6 +80,24 @@ def test_what_does_not_fit_together_is_told() -> None:
         Tag().resolve(Reverse(), None, Embedding())
     with pytest.raises(ValueError, match="says where its tokens stand"):
         Tag(tags=("O", "X")).items([example(["cat"])], None, CHANCE)
+
+
+def test_words_that_hold_spaces_are_told_with_their_number(tmp_path: Path) -> None:
+    task = Tag(tags=("O", "B-LOC", "B-NUM", "B-PER"))
+    lines = ["Anna\tB-PER\nin\tO\nNew York\tB-LOC\n", "it\tO\ncosts\tO\n10\u00a0000\tB-NUM\n", "no\tO\none\tO\n"]
+    path = tmp_path / "a.conll"
+    path.write_text("\n".join(lines) * 2)
+    given_ = {"path": str(path), "validation_path": str(path), "test_path": str(path)}
+    (note,) = task.check_labels(Source.from_dict({"kind": "columns", **given_}))
+    assert note.startswith("4 words of the training data hold a space, such as 'New York' (")
+    assert "line 1), and have one tag each; in new texts a word ends at a space" in note
+    rows = [{"words": ["New York", "is"], "tags": ["B-LOC", "O"]}, {"words": ["a", "b"], "tags": ["O", "O"]}]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    given_ = dict.fromkeys(given_, str(tmp_path / "a.jsonl"))
+    (note,) = task.check_labels(Source.from_dict({"kind": "jsonl", "word": "words", "tag": "tags", **given_}))
+    assert note.startswith("1 word of the training data holds a space, such as 'New York' (")
+    (tmp_path / "a.jsonl").write_text(json.dumps(rows[1]) + "\n")
+    assert task.check_labels(Source.from_dict({"kind": "jsonl", "word": "words", "tag": "tags", **given_})) == []
 
 
 def test_a_text_without_a_token_is_skipped() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ....core.spec import brief, counted
-from ....data.file_kinds import other_kind, other_table
+from ....data.file_kinds import is_hidden, markup, other_kind, other_table, without_marks
 from ....data.files.compressed import open_bytes, suffix_of
 from ....data.files.csv_dialect import USUAL, filled
 from ....data.files.csv_header import Heading, short
@@ -87,7 +87,7 @@ def read_folder(folder: Path, run: LoadedModel) -> FileTable:
     """The pictures, sounds or videos below a folder as a table of one column. Raises ValueError if there are none."""
     suffixes, noun = files_of(run)
     below = [file for file in sorted(folder.rglob("*")) if file.is_file()]
-    below = [file for file in below if not any(part.startswith(".") for part in file.relative_to(folder).parts)]
+    below = [file for file in below if not is_hidden(file.relative_to(folder))]
     files = [file for file in below if ends_in(file, suffixes)]
     if not files:
         raise ValueError(f"there is no {noun} in {brief(folder)}; this run reads {', '.join(sorted(suffixes))}")
@@ -167,11 +167,15 @@ def _encoding(path: Path, run: LoadedModel | None) -> tuple[str, tuple[str, ...]
     content = bytes(open_bytes(path))
     if (kind := (other_kind if _is_lines(path) else other_table)(path, content)) is not None:
         raise ValueError(kind)
+    marked = markup(path, content) if _is_lines(path) else None
+    notes = (
+        () if marked is None else (f"{path.name} is {marked}, whose tags are read, too; {without_marks(path, marked)}",)
+    )
     own = getattr(run.recipe.data, "encoding", "utf-8") if run is not None and run.recipe is not None else "utf-8"
     try:
         name = guessed_encoding(content)
         if name in ("ascii", "utf-8"):
-            return "utf-8", ()
+            return "utf-8", notes
     except ValueError as error:
         if own.lower() in UTF_8:
             raise ValueError(f"{path.name}: {error}") from None
@@ -180,7 +184,10 @@ def _encoding(path: Path, run: LoadedModel | None) -> tuple[str, tuple[str, ...]
         name = own
     why = "as the training data were" if name == own else "which is a guess"
     said = said_of(content[:BEGINNING], name).replace(" with data.encoding=", " in ")
-    return name, (f"{path.name} is not UTF-8 and is read as {name}, {why}: {said} (save it as UTF-8 if that is wrong)",)
+    return name, (
+        *notes,
+        f"{path.name} is not UTF-8 and is read as {name}, {why}: {said} (save it as UTF-8 if that is wrong)",
+    )
 
 
 def _lines(path: Path, encoding: str, notes: tuple[str, ...], chosen: Sequence[str]) -> FileTable:

@@ -16,7 +16,7 @@ import numpy as np
 from ....core.metrics.entities import scheme_of
 from ....core.spec import counted
 from ....data.classes import class_name
-from ....data.file_kinds import drawn_table, other_kind, other_table
+from ....data.file_kinds import drawn_table, markup, other_kind, other_table, without_marks
 from ....data.files.compressed import bare_name, open_bytes, suffix_of
 from ....data.files.csv_dialect import BEGINNING, detected_separator, fit, named
 from ....data.files.csv_tsv import Form, no_record
@@ -55,6 +55,8 @@ def of_file(path: Path, how: RecordFormat) -> Guess | str:
     other = other_table if suffix_of(path) in _TABLES else other_kind
     if (kind := other(path, open_bytes(path))) is not None:
         return kind
+    if (marks := markup(path, open_bytes(path))) == "a Jupyter notebook":
+        return f"it is {marks}; {without_marks(path, marks)}"
     if how.encoding != "utf-8" or is_utf8(path):
         return _with_nul(path, how)
     if not is_text(path):

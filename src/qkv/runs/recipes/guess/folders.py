@@ -15,6 +15,7 @@ from statistics import median
 
 from ....core.optional_libraries import need
 from ....core.spec import counted
+from ....data.file_kinds import is_hidden
 from ....data.files.compressed import bare_name, open_bytes, open_tar, suffix_of
 from ....data.files.json_lines import json_file
 from ....data.files.records import FORMATS, RecordFormat
@@ -91,19 +92,21 @@ def _names(path: Path) -> Iterator[PurePosixPath]:
     if path.is_dir():
         count = 0
         for folder, folders, files in os.walk(path):
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            folders[:] = sorted(name for name in folders if not is_hidden(PurePosixPath(name)))
             for name in sorted(files):
-                if not name.startswith("."):
+                if not is_hidden(PurePosixPath(name)):
                     yield PurePosixPath(Path(folder, name).relative_to(path).as_posix())
                     count += 1
             if count > LISTED:
                 return
     elif zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
-            yield from (PurePosixPath(name) for name in archive.namelist() if not name.endswith("/"))
+            names = (PurePosixPath(name) for name in archive.namelist() if not name.endswith("/"))
+            yield from (name for name in names if not is_hidden(name))
     else:
         with open_tar(path) as members:
-            yield from (PurePosixPath(member.name.removeprefix("./")) for member in members if member.isfile())
+            found = (PurePosixPath(member.name.removeprefix("./")) for member in members if member.isfile())
+            yield from (name for name in found if not is_hidden(name))
 
 
 def _classes(names: list[PurePosixPath]) -> Counter[str]:

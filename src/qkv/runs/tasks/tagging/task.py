@@ -64,8 +64,8 @@ class Tag(Task, kind="tag"):
         return self.replace(tags=tags, scheme=self.scheme or scheme_of(tags, sentences), symbols=symbols)
 
     def check_labels(self, source: Source) -> list[str]:
-        """Name tags that the training data lack: they count as errors in evaluation."""
-        notes: list[str] = []
+        """Name tags that the training data lack, which count as errors in evaluation, and words that hold white space."""
+        notes = list(_spaced(source))
         for split in SPLITS[1:]:
             unknown, known = Others(), {"", *self.tags}
             for example in source.examples(split, shuffle=False):
@@ -235,6 +235,21 @@ def _tags_in(source: Source) -> tuple[str, ...]:
             raise ValueError(f"the {source.kind} source gives no tags; give one that does, such as columns")
         tags.update(example["tags"])
     return tuple(sorted(tags - {""}, key=lambda tag: (tag != "O", tag)))
+
+
+def _spaced(source: Source) -> Iterator[str]:
+    """Yield a note if words of the training data hold white space, at which `untagged` separates words."""
+    inspected = islice(source.examples("train", shuffle=False), _INSPECTED)
+    spaced = [(word, one) for one in inspected for word in one["words"] if len(word.split()) > 1]
+    if spaced:
+        word, example = spaced[0]
+        where = f" ({example['where']})" if "where" in example else ""
+        hold, have = ("holds", "has") if len(spaced) == 1 else ("hold", "have")
+        words = counted(len(spaced), "word")
+        yield (
+            f"{words} of the training data {hold} a space, such as {brief(word)}{where}, and {have} one "
+            "tag each; in new texts a word ends at a space, so give each part its tag if tags should be found there"
+        )
 
 
 def _of_symbols(source: Source) -> bool:
