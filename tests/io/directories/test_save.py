@@ -86,3 +86,17 @@ def test_transformers_reads_texts_with_the_special_tokens_of_training(task: Use,
         assert theirs("the cat")["input_ids"] == ids, folder.name
         assert load(folder, "cpu").encode("the cat") == run.encode("the cat")
     assert (saved / "tokenizer.json").read_bytes() == (again / "tokenizer.json").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "width"),
+    [
+        ("gpt2", 1),
+        *(pytest.param(name, n, marks=pytest.mark.slow) for name in ("bert-base", "t5-small") for n in (1, 3)),
+    ],
+)
+def test_a_width_by_which_families_divide_may_be_small(name: str, width: int, tmp_path: Path) -> None:
+    sizes = {"d_model": width, "d_ff": 2, "n_layers": 1, "n_heads": 1, "vocab_size": 5}
+    model = build(preset(name, **sizes), seed=0)
+    again = load(save(model, tmp_path / "small"), "cpu").model
+    torch.testing.assert_close(again.state_dict(), model.state_dict(), rtol=0, atol=0)
