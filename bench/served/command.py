@@ -41,6 +41,7 @@ from .load import (
     Address,
     Job,
     Measured,
+    ServerLostError,
     heading,
     jobs_of,
     made_prompts,
@@ -61,8 +62,14 @@ def main(argv: list[str]) -> int:
     if options and (arguments.against or arguments.url):
         parser.error(f"leave {' '.join(options)} out: --against and --url give no options to `qkv serve`")
     print(json.dumps(machine.describe()), flush=True)
-    if arguments.against:
-        return against(arguments)
+    try:
+        return against(arguments) if arguments.against else one_server(arguments, options)
+    except ServerLostError as lost:
+        raise SystemExit(str(lost)) from None
+
+
+def one_server(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Measure `qkv serve` by itself, or a server that runs already."""
     if arguments.overhead:
         overhead(arguments.run or str(directory()), arguments.requests, arguments.new, options, arguments.threads)
     elif arguments.prefix:
@@ -161,9 +168,17 @@ def compared(servers: dict[str, Address], jobs: list[Job], clients: int, rounds:
     """Ask the servers in turns, and print a row for each from the round with its median rate; whether ours had errors."""
     found: dict[str, list[Measured]] = {name: [] for name in servers}
     for number in range(rounds + 1):
-        for name in list(servers) if number % 2 else reversed(servers):
+        for name in list(servers) if number % 2 else list(reversed(servers)):
             some = jobs if number else jobs[: max(clients, 2)]  # the first round warms up
-            if (reading := measured(servers[name], some, clients)) and number:
+            try:
+                reading = measured(servers[name], some, clients)
+            except ServerLostError as lost:
+                if name == OURS:
+                    raise
+                print(f"{name} is left out: {lost}", flush=True)
+                del servers[name], found[name]
+                continue
+            if number:
                 found[name].append(reading)
     for name, readings in found.items():
         middle = sorted(readings, key=lambda one: one.requests_per_second)[len(readings) // 2]

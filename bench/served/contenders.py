@@ -269,10 +269,19 @@ def sentence_transformers(setting: Setting) -> Server:
 def bert(setting: Setting) -> Path:
     """A BERT-base with random weights that classifies, with the tokenizer of all-MiniLM-L6-v2, which is BERT's."""
     source, words = encoder("BERT-base", setting.tiny), minilm(setting)
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        if not (source / name).exists():
-            (source / name).hardlink_to(words / name)
-    return source
+    place = FOLDER / "served" / f"{source.name}-words"
+    if not place.exists():
+        unfinished = place.with_name(f"{place.name}.unfinished")
+        unfinished.mkdir(parents=True, exist_ok=True)
+        for file in (
+            *(one for one in source.iterdir() if one.is_file()),
+            words / "tokenizer.json",
+            words / "tokenizer_config.json",
+        ):
+            if not (unfinished / file.name).exists():
+                (unfinished / file.name).hardlink_to(file)
+        unfinished.rename(place)
+    return place
 
 
 def onnx_runtime(setting: Setting) -> Server:

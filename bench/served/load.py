@@ -35,6 +35,16 @@ class Answered:
     status: int = 0
 
 
+class ServerLostError(Exception):
+    """A server that had answered can't be reached any more; the message is a sentence for the user."""
+
+    def __init__(self, url: str, error: Exception) -> None:
+        super().__init__(
+            f"the server at {url} stopped answering ({type(error).__name__}: {error}); it may have died, for "
+            "instance of too little memory: start it by hand to see what it says"
+        )
+
+
 def nothing(new: int) -> dict[str, Any]:
     """No fields besides OpenAI's."""
     return {}
@@ -166,9 +176,12 @@ class Measured:
 
 
 def measured(to: Address, jobs: list[Job], clients: int, rate: float | None = None) -> Measured:
-    """Send a load and wait for all answers."""
+    """Send a load and wait for all answers. Raises `ServerLostError` if the server dies meanwhile."""
     began = time.perf_counter()
-    answers = asyncio.run(load(to, jobs, clients, rate))
+    try:
+        answers = asyncio.run(load(to, jobs, clients, rate))
+    except httpx.TransportError as error:
+        raise ServerLostError(to.url, error) from None
     return Measured(answers, time.perf_counter() - began)
 
 

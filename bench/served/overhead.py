@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 
 from ..start import directory
-from .load import Address, jobs_of, made_prompts, measured
+from .load import Address, ServerLostError, jobs_of, made_prompts, measured
 from .processes import started_process
 
 ASKED_MS, ASKED_SHARE = 3.0, 0.05
@@ -25,12 +25,16 @@ class Kept:
     """A connection that stays open. It costs a client less than httpx does, so less of it is taken for the server's time."""
 
     def __init__(self, url: str) -> None:
+        self.url = url
         self.connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=600)
 
     def __call__(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        self.connection.request("POST", path, json.dumps(body), {"content-type": "application/json"})
-        answer = self.connection.getresponse()
-        content = answer.read()
+        try:
+            self.connection.request("POST", path, json.dumps(body), {"content-type": "application/json"})
+            answer = self.connection.getresponse()
+            content = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise ServerLostError(self.url, error) from None
         if answer.status != 200:
             raise SystemExit(f"{path} was answered by {answer.status}: {content.decode()[:300]}")
         return dict(json.loads(content))
@@ -119,9 +123,7 @@ def shared_prefix(requests: int, new: int, options: list[str], tiny: bool = Fals
             later = seconds[1:] or seconds  # the first request reads the prefix
             total = sum(map(len, prompts))
             print(f"| {name} | {total:,} | {_computed(url) - before:,} | {median(later):.3f} |", flush=True)
-        print(
-            "\nThe first request of a kind is left out of the seconds. A prefix is shared in whole chunks of 256 tokens."
-        )
+        print("\nThe first request of a kind is left out of the seconds. A prefix is shared in whole blocks of tokens.")
 
 
 def _ids(draw: random.Random, size: int, count: int) -> list[int]:

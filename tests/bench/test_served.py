@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from bench.corpora import missing
 from bench.served import command, contenders, load
+from bench.served.overhead import Kept
+from bench.served.processes import free_port
 
 from bench import peers, soak
 
@@ -57,7 +59,7 @@ def test_the_overhead_and_a_shared_prefix_are_measured(capsys: pytest.CaptureFix
     assert "of the library's throughput" in capsys.readouterr().out
     assert command.main(["--prefix", "--quick", "--requests", "3", "--new", "2"]) == 0
     own, shared = capsys.readouterr().out.splitlines()[3:5]
-    assert own.split("|")[3].strip() == "3,024" and shared.split("|")[3].strip() == "1,488"  # 3 × 1,008 − 2 × 3 × 256
+    assert own.split("|")[3].strip() == "3,024" and shared.split("|")[3].strip() == "1,040"  # 3 × 1,008 − 2 × 992
 
 
 STAND_IN = """
@@ -111,6 +113,14 @@ def test_every_missing_server_is_told_of_in_one_sentence(monkeypatch: pytest.Mon
     ):
         with pytest.raises(ValueError, match=r"computes in fp32.* here, not in int4"):
             make(replace(setting, precision="int4"))
+
+
+def test_a_server_that_dies_is_told_of_in_one_sentence() -> None:
+    nowhere = f"http://127.0.0.1:{free_port()}"
+    with pytest.raises(SystemExit, match=rf"^the server at {nowhere} stopped answering \(ConnectError"):
+        command.main(["--url", nowhere, "--model", "m", "--requests", "2", "--clients", "1"])
+    with pytest.raises(load.ServerLostError, match="stopped answering"):
+        Kept(nowhere)("/v1/completions", {})
 
 
 def test_sentences_become_ids_of_the_tiny_vocabulary() -> None:

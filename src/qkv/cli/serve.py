@@ -21,7 +21,10 @@ def serve(
     port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="The port; 0 takes a free one.")] = 8000,
     weights: Annotated[
         str | None,
-        typer.Option(metavar="int8|int4", help="Round the weights of linear layers, and activations to 8 bits."),
+        typer.Option(
+            metavar="int8|int4",
+            help="Round the weights of linear layers, and activations to 8 bits; int8 also rounds embeddings and the head.",
+        ),
     ] = None,
     max_tokens_in_flight: Annotated[
         int | None,
@@ -90,7 +93,16 @@ def serve(
         def opened(run: str | Path) -> Any:
             kind: Any = weights
             found = load(run, "cpu")
-            return found if kind is None else found.quantize(kind, activations="int8", method="rtn")
+            whole = kind == "int8" and found.task in (
+                "continue",
+                "answer",
+                "translate",
+            )  # the head is read for each token
+            return (
+                found
+                if kind is None
+                else found.quantize(kind, activations="int8", method="rtn", embeddings=whole, head=whole)
+            )
 
         loaded = [opened(run) for run in runs]
         known = {one.title: path for one, path in zip(loaded, runs, strict=True)}

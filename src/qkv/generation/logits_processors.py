@@ -66,6 +66,19 @@ class NoRepeatNGram:
 
 
 @dataclass(frozen=True)
+class ForbiddenTokens:
+    """Forbid some tokens."""
+
+    reads_ids = False
+    tokens: tuple[int, ...]
+
+    def __call__(self, ids: Tensor, logits: Tensor) -> Tensor:
+        logits = logits.clone()
+        logits[:, list(self.tokens)] = -torch.inf
+        return logits
+
+
+@dataclass(frozen=True)
 class MinNewTokens:
     """Forbid the end-of-sequence tokens until `ids` has `width` columns: the prompt and the minimum of new tokens."""
 
@@ -78,11 +91,7 @@ class MinNewTokens:
 
     def __call__(self, ids: Tensor, logits: Tensor) -> Tensor:
         forbidden = self.forbidden(ids)
-        if not forbidden:
-            return logits
-        logits = logits.clone()
-        logits[:, list(forbidden)] = -torch.inf
-        return logits
+        return ForbiddenTokens(forbidden)(ids, logits) if forbidden else logits
 
 
 def processors_for(

@@ -53,7 +53,7 @@ FAULTS: list[tuple[Any, str]] = [
     *((Decoder, name) for name in ("begin", "read", "_split", "step", "_logits", "drop_cancelled")),
     *((Continued, name) for name in ("__init__", "choose", "choose_together", "alike", "take", "end", "_tell")),
     *((Jobs, name) for name in ("__len__", "take")),
-    *((Prefixes, name) for name in ("find", "keep")),
+    *((Prefixes, name) for name in ("fill", "keep")),
     *((Unfolding, name) for name in ("add", "ready", "whole", "rest")),
     *((FusedRows, name) for name in ("ready", "takes", "step")),
     *((Work, name) for name in ("begun", "count", "report")),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,9 +14,10 @@ from served_runs import Asked
 import qkv
 from qkv.data.tokenizers.tokenizer import train
 from qkv.runs.inference.run import Run
-from qkv.serving.engine.continuation import Ending, Event, Work
+from qkv.serving.engine.continuation import Ending, Work
 from qkv.serving.engine.decoder import Decoder
 from qkv.serving.engine.engine import Busy, Engine
+from qkv.serving.engine.jobs import alone
 
 
 def test_a_model_that_the_kernels_do_not_have_is_stepped_row_by_row() -> None:
@@ -39,20 +42,24 @@ def test_a_translator_decodes_sources_of_unequal_lengths_together(trained: Path)
     decoder = Decoder(run, engine.statistics)
     engine.decoders.append(decoder)
     engine.start()
-    texts, found, done = ["a b c d e f", "c", "b a", "f e d"], dict[str, str](), threading.Barrier(2)
+    texts = ["a b c d e f", "c", "b a", "f e d"]
 
-    def tell(text: str, event: Event) -> None:
-        assert isinstance(event, Ending)
-        found[text] = event.text
-        if len(found) == len(texts):
-            done.wait(60)
-
-    for text in texts:
+    def asked(text: str, **options: Any) -> Future[Ending]:
+        future: Future[Ending] = Future()
         work = Work(
-            run, [], run.settings(num_beams=1), lambda event, text=text: tell(text, event), source=run.encode(text)
+            run, [], run.settings(num_beams=1, **options), future.set_result, source=run.encode(text), likeliest=0
         )
         engine.submit(decoder, work)
-    done.wait(60)
+        return future
+
+    alone_ones = [asked(text, min_new_tokens=3).result(60).tokens for text in texts]
+    gate = threading.Event()
+    engine.do(alone(gate.wait))  # so that all wait before the first source is read
+    together = [asked(text, min_new_tokens=3) for text in texts]
+    plain = [asked(text) for text in texts]
+    gate.set()
+    assert [one.result(60).tokens for one in together] == alone_ones  # with all digits of their log-probabilities
+    assert [one.result(60).text for one in plain] == run.generate(texts, num_beams=1)
     engine.close(60)
-    assert [found[text] for text in texts] == run.generate(texts, num_beams=1)
+    assert decoder.statistics.prompt_tokens == 3 * len(texts) and not decoder.reading
     assert not torch.is_inference_mode_enabled()

@@ -34,6 +34,7 @@ def test_replies_are_those_of_chat(run: Run, options: dict[str, Any]) -> None:
 
 def test_a_turn_reads_only_what_is_new(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoders, "CHUNK", 8)
+    monkeypatch.setattr(decoders, "BLOCK", 8)
     engine, messages = Replies(run), list[dict[str, Any]]()
     counts = []
     for text in ("1 + 1?", "2 + 1?", "and 3?"):

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ...core.several import texts
-from ...generation.logits_processors import Processor, apply, processors_for
+from ...generation.logits_processors import ForbiddenTokens, MinNewTokens, Processor, apply, processors_for
 from ...generation.sampling import Uniforms, draw, likeliest, row_seed
 from ...generation.settings import Generation
 from ...runs.inference.loaded import LoadedModel
@@ -134,6 +133,31 @@ class Work:
         return [Continued(self, i, row_seed(row_seed(seed, 0), i)) for i in range(self.count)]
 
 
+class ProcessorChain:
+    """Processors of logits, and what is known of all of them.
+
+    looks_back: whether one reads the tokens so far. key: equal for equal chains that don't; None for others.
+    """
+
+    def __init__(self, processors: Sequence[Processor]) -> None:
+        self.processors = processors
+        self.looks_back = any(getattr(each, "reads_ids", True) for each in processors)
+        self.key: Hashable | None = None if self.looks_back else tuple(processors)
+        try:
+            hash(self.key)
+        except TypeError:  # a processor that can't be compared
+            self.key = None
+
+
+def _at(chain: Sequence[Processor], width: int, is_early: bool) -> Iterator[Processor]:
+    """The processors of a chain before or after `width` tokens, at which the minimum is reached; none counts tokens."""
+    for each in chain:
+        if not isinstance(each, MinNewTokens) or each.width != width:
+            yield each
+        elif is_early:
+            yield ForbiddenTokens(each.eos)
+
+
 class Continued:
     """One continuation of a `Work`."""
 
@@ -141,37 +165,37 @@ class Continued:
         self.work, self.index = work, index
         run, settings = work.run, work.settings
         own = [*run.processors([work.prompt], settings), *work.processors]
-        self.chain = processors_for(settings, sorted(work.eos), len(work.prompt), own)
+        chain = processors_for(settings, sorted(work.eos), len(work.prompt), own)
+        width = len(work.prompt) + settings.min_new_tokens
+        self._chains = [ProcessorChain([*_at(chain, width, is_early)]) for is_early in (True, False)]
         self.uniforms = Uniforms([seed], run.model.device) if settings.samples else None
         self.unfolds = work.streams or bool(work.stop)
-        self.looks_back = any(getattr(each, "reads_ids", True) for each in self.chain)
         self.ids: list[int] = []
         self.chosen: list[ChosenToken] = []
         self.told = 0
         self.text = Unfolding(run, work.prompt, work.stop)
 
-    @cached_property
+    @property
+    def chain(self) -> ProcessorChain:
+        """The processors of the next token."""
+        return self._chains[len(self.ids) >= self.work.settings.min_new_tokens]
+
+    @property
     def alike(self) -> Hashable | None:
         """What continuations have in common whose tokens can be chosen together; None for one that is chosen alone.
 
         Processors treat each row by itself, and the tokens before differ in number, so none may look at them.
         """
-        if self.looks_back or self.work.likeliest is not None:
-            return None
-        try:
-            key = (tuple(self.chain), self.uniforms is None)
-            hash(key)
-            return key
-        except TypeError:  # a processor that can't be compared
-            return None
+        key = self.chain.key
+        return None if key is None or self.work.likeliest is not None else (key, self.uniforms is None)
 
     def choose(self, logits: Tensor) -> int | None:
         """Choose the next token from logits (1, V); None if none is allowed."""
-        logits = logits.float()
-        history = torch.tensor([[*self.work.prompt, *self.ids]] if self.looks_back else [[]], dtype=torch.long)
-        allowed = apply(self.chain, history, logits)
+        logits, chain = logits.float(), self.chain
+        history = torch.tensor([[*self.work.prompt, *self.ids]] if chain.looks_back else [[]], dtype=torch.long)
+        allowed = apply(chain.processors, history, logits)
         token = int(likeliest(allowed) if self.uniforms is None else draw(allowed, self.uniforms.draw()))
-        if self.chain and bool(allowed[0, token] == -torch.inf):
+        if chain.processors and bool(allowed[0, token] == -torch.inf):
             return None
         self.chosen.append(described(logits[0], token, self.work.likeliest))
         return token
@@ -179,7 +203,7 @@ class Continued:
     @staticmethod
     def choose_together(continued: Sequence[Continued], logits: Tensor) -> list[int | None]:
         """Choose the next token of each of some that are `alike`, from logits (N, V)."""
-        chain, first = continued[0].chain, continued[0].uniforms
+        chain, first = continued[0].chain.processors, continued[0].uniforms
         allowed = apply(chain, torch.empty(len(logits), 0, dtype=torch.long), logits.float())
         if first is None:
             tokens = likeliest(allowed)

@@ -9,9 +9,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
+from ...core.layout import Layout
 from ...generation.model_interface import settled
 from ...generation.prompts import ROOM
+from ...nn.kernels.native.products import ANY, PANELS, in_one_order
 from ...nn.kv_cache.cache import Cache
 from ...nn.models.fused_step.rows import FusedRows, RowCache
 from ...nn.models.heads.language_model import LanguageModelHead
@@ -20,18 +23,27 @@ from .continuation import ChosenToken, Continued, Work, described
 from .crashes import Crashes
 from .prefixes import Prefixes
 from .statistics import Statistics
+from .text_jobs import encodes_exactly, reads_exactly
 
 _log = logging.getLogger(__name__)
 FAILED = "the server failed at this request; its log says why"
 CHUNK = 256
-"""Tokens of a prompt that are read at a time. Chunks begin at its multiples, so a prompt is always read in the same ones."""
+"""Tokens of a prompt that are read at a time. Chunks end at its multiples, so a prompt is always read in the same ones."""
+BLOCK = 16
+"""Tokens of a block of the prefix cache, if a token's numbers don't depend on the chunk that it is read in; else `CHUNK`."""
+
+SOURCES = 2048
+"""Tokens of sources that an encoder reads at a time."""
+LONGEST_SOURCE = 1024
+"""Tokens of a source that may be read with others: the kernels leave longer ones with a bias on scores to the modules."""
 
 
 class PromptReading:
-    """A prompt that is being read: how far, and its cache."""
+    """A prompt that is being read: how far, and its cache; None while an encoder has its source to read."""
 
-    def __init__(self, work: Work, cache: Cache, done: int) -> None:
-        self.work, self.cache, self.done = work, cache, done
+    def __init__(self, work: Work, cache: Cache | None) -> None:
+        self.work, self.done = work, 0
+        self.cache: Any = cache
 
     @property
     def next(self) -> Sequence[int]:
@@ -52,7 +64,8 @@ class Decoder:
     """The rows of one model.
 
     By default a row's numbers don't depend on the other rows: prompts are read one at a time, and rows are stepped together
-    only by `FusedRows` in order, else one by one. With `fast`, products are as fast as they can be.
+    only by `FusedRows` in order, else one by one. They don't depend on the prefix cache either: prompts are read in panels
+    (`reads_in_panels`), or in the same chunks with and without it. With `fast`, products are as fast as they can be.
     """
 
     def __init__(self, run: LoadedModel, statistics: Statistics, fast: bool = False, prefix_bytes: int = 0) -> None:
@@ -60,7 +73,11 @@ class Decoder:
         self.run, self.statistics, self.model = run, statistics, model
         self.rows: list[DecodedRow] = []
         self.reading: list[PromptReading] = []
-        self.prefixes = Prefixes(prefix_bytes, CHUNK)
+        in_panels = not fast and reads_exactly(model)
+        self.order = PANELS if in_panels else ANY  # of products while prompts are read
+        joins = not fast and model.encoder is not None and encodes_exactly(model)
+        self.source_order, self.joins_sources = PANELS if joins else ANY, joins or fast
+        self.prefixes = Prefixes(prefix_bytes, BLOCK if in_panels or fast else CHUNK)
         self.crashes = Crashes()
         self.is_leaving = False  # once it has finished its requests
         fused = FusedRows(model, in_order=not fast) if _has_our_head(model) else None
@@ -68,23 +85,21 @@ class Decoder:
 
     def begin(self, work: Work) -> None:
         """Take up a request."""
-        model, room = self.model, len(work.prompt) + min(work.limit, ROOM)
-        if work.source is not None:
-            cache: Any = model.start(source=torch.tensor([list(work.source)]), capacity=room)
-            self.reading.append(PromptReading(work, cache, 0))
-            return
-        kind = work.settings.cache
-        found, done = (None, 0) if kind is not None or work.echo else self.prefixes.find(work.prompt)
-        options = {} if kind is None else {"cache": kind}
-        cache = model.start(1, capacity=room, **options) if found is None else found
-        work.reused = done
-        self.reading.append(PromptReading(work, cache, done))
+        kind, cache = work.settings.cache, None
+        if work.source is None:
+            cache = self.model.start(1, capacity=_room(work), **({} if kind is None else {"cache": kind}))
+        self.reading.append(PromptReading(work, cache))
 
     def read(self) -> int:
-        """Read the next chunk of the oldest prompt; returns its number of tokens."""
+        """Read the next chunk of the oldest prompt, or sources that wait; returns the number of tokens."""
         reading = self.reading[0]
-        work, chunk = reading.work, reading.next
-        with settled(reading.cache):
+        if reading.cache is None:
+            return self._read_sources()
+        work, shares = reading.work, _shares(reading.work)
+        if shares and not reading.done:  # only now, because prompts that were read meanwhile may begin alike
+            reading.done = work.reused = self.prefixes.fill(work.prompt, reading.cache)
+        chunk = reading.next
+        with settled(reading.cache), in_one_order(self.order):
             if work.echo:
                 logits = self.model.step(torch.tensor([chunk]), reading.cache, None, True)
                 _keep(work, chunk, logits[0].float(), reading.done)
@@ -93,12 +108,63 @@ class Decoder:
                 logits = self.model.step(torch.tensor([chunk]), reading.cache)
         reading.done += len(chunk)
         self.statistics.prompt_tokens += len(chunk)
-        if work.source is None and work.settings.cache is None and reading.done % CHUNK == 0 and not work.echo:
+        if shares:
             self.prefixes.keep(work.prompt[: reading.done], reading.cache)
         if reading.done == len(work.prompt):
             self._split(reading, logits)
             self.reading.remove(reading)
         return len(chunk)
+
+    def _read_sources(self) -> int:
+        """Let the encoder read the oldest source, and others that wait if that changes no number."""
+        some = self._joined()
+        try:
+            caches = self._started([each.work for each in some])
+        except Exception:  # of one source, which harms no other
+            if len(some) == 1:
+                raise
+            some = some[:1]
+            caches = self._started([some[0].work])
+        for reading, cache in zip(some, caches, strict=True):
+            reading.cache = cache
+            if self._begins_with_a_step(reading):
+                (continuation,) = reading.work.begun()
+                self.rows.append(DecodedRow(continuation, reading.cache, reading.work.prompt[0], True))
+                self.reading.remove(reading)
+                self.statistics.prompt_tokens += 1
+        return sum(len(each.work.source or ()) for each in some)
+
+    def _joined(self) -> list[PromptReading]:
+        """The oldest reading and those whose sources can be read together with its source."""
+        some, left = self.reading[:1], SOURCES - len(self.reading[0].work.source or ())
+        longest = min(LONGEST_SOURCE, self.model.max_positions or LONGEST_SOURCE)
+        if not self.joins_sources or left < SOURCES - longest:
+            return some
+        for each in self.reading[1:]:
+            length = len(each.work.source or ())
+            if each.cache is None and length <= min(left, longest):
+                some.append(each)
+                left -= length
+        return some
+
+    def _started(self, works: Sequence[Work]) -> list[Any]:
+        """The caches with which the decoder begins, whose sources the encoder has read together."""
+        sources = [torch.tensor(list(work.source or ())) for work in works]
+        with in_one_order(self.source_order):
+            if len(works) == 1:
+                return [self.model.start(source=sources[0][None], capacity=_room(works[0]))]
+            lengths = [len(source) for source in sources]
+            memory = self.model.encoder(pad_sequence(sources, batch_first=True), Layout.from_lengths(lengths))
+            return [
+                self.model.start_from(own[None, :length].clone(), Layout.full(length))
+                for own, length in zip(memory, lengths, strict=True)
+            ]
+
+    def _begins_with_a_step(self, reading: PromptReading) -> bool:
+        """Whether the only token of a prompt can be fed together with other rows' next tokens."""
+        work = reading.work
+        is_short = len(work.prompt) == 1 and work.count == 1 and not work.echo
+        return is_short and self.fused is not None and self.fused.takes(reading.cache)
 
     def _split(self, reading: PromptReading, logits: Tensor) -> None:
         """Choose the first tokens of all continuations of a prompt, which become rows."""
@@ -122,6 +188,8 @@ class Decoder:
         going = []
         for i, row in enumerate(rows):
             token = _taken(row.continuation, chosen[i] if i in chosen else logits[i : i + 1])
+            if len(row.continuation.ids) == 1:  # whose prompt was fed here
+                self.statistics.first_token(time.perf_counter() - row.continuation.work.arrived)
             if token is not None:
                 row.token = token
                 going.append(row)
@@ -193,6 +261,16 @@ def _taken(continuation: Continued, chosen: Tensor | int | None) -> int | None:
         _log.exception("a token could not be chosen")
         continuation.end("error", FAILED)
     return None
+
+
+def _room(work: Work) -> int:
+    """The tokens for which a cache has room at the start."""
+    return len(work.prompt) + min(work.limit, ROOM)
+
+
+def _shares(work: Work) -> bool:
+    """Whether its prompt may begin with what another prompt's cache holds."""
+    return work.source is None and work.settings.cache is None and not work.echo
 
 
 def _has_our_head(model: Any) -> bool:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from ...nn.kernels.native.products import ANY, PANELS, in_one_order
-from ...nn.models.fused_step.encoding import encodes_in_panels
+from ...nn.models.fused_step.encoding import encodes_in_panels, reads_in_panels
 from ...nn.models.heads.sequence import SequenceClassifier
 from ...nn.models.heads.text import Span, TokenClassifier
 from ...nn.models.transformer import TransformerModel
@@ -31,7 +31,7 @@ class TextJobs:
 
     def __init__(self, run: LoadedModel, fast: bool = False) -> None:
         self.fast = fast
-        self.joins_states, self.joins_heads = _exact_states(run.model), _exact_heads(run.model)
+        self.joins_states, self.joins_heads = encodes_exactly(run.model), _exact_heads(run.model)
 
     def job(
         self,
@@ -50,8 +50,21 @@ class TextJobs:
         return Job(ordered, inputs, (self, kind) if exact or self.fast else None)
 
 
-def _exact_states(model: Any) -> bool:
-    """Whether hidden states of a text, from the encoder if there is one, are the same in any batch."""
+def reads_exactly(model: object) -> bool:
+    """Whether tokens of a prompt get the same numbers, to the bit, whichever pieces a decoder reads it in."""
+    if (
+        not isinstance(model, TransformerModel)
+        or model.device.type != "cpu"
+        or model.is_encoder_decoder
+        or model.training
+    ):
+        return False
+    stack: Any = model.decoder
+    return stack is not None and reads_in_panels(stack, model.dtype) and _has_plain_products(stack.embedding)
+
+
+def encodes_exactly(model: object) -> bool:
+    """Whether hidden states of a text, from the encoder if there is one, are the same, to the bit, in any batch."""
     if not isinstance(model, TransformerModel) or model.device.type != "cpu" or model.training:
         return False
     stack: Any = model.encoder if model.encoder is not None else model.decoder
@@ -59,7 +72,7 @@ def _exact_states(model: Any) -> bool:
 
 
 def _exact_heads(model: Any) -> bool:
-    if not _exact_states(model) or model.is_encoder_decoder:
+    if not encodes_exactly(model) or model.is_encoder_decoder:
         return False
     head = model.spec.head
     if isinstance(head, SequenceClassifier):

@@ -31,6 +31,7 @@ from .sampling import checked_texts
 from .served import Models, Served, nobody
 
 Texts = str | list[str]
+_SHORT = 2048  # characters whose tokens are counted in less time than another thread needs to begin
 JSON_TYPES = ("", "application/json", "application/x-www-form-urlencoded")
 """Content types of requests with texts; the last is what `curl -d` says if nothing else is given."""
 
@@ -99,8 +100,12 @@ def _list(texts: Texts) -> list[str]:
 
 
 async def _tokens(served: Served, texts: Sequence[str]) -> int:
-    """The number of tokens of texts, counted beside the engine."""
-    return await asyncio.to_thread(lambda: sum(len(served.run.encode(text)) for text in texts))
+    """The number of tokens of texts. Long ones are counted by another thread, so that other requests needn't wait."""
+
+    def count() -> int:
+        return sum(len(served.run.encode(text)) for text in texts)
+
+    return count() if sum(map(len, texts)) < _SHORT else await asyncio.to_thread(count)
 
 
 def _usage(tokens: int) -> dict[str, int]:

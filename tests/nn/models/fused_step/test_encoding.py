@@ -7,10 +7,12 @@ import gc
 import threading
 import weakref
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
 import torch
+from fast_subset import thinned
 from fused_models import varied_model
 from torch import Tensor
 
@@ -18,8 +20,10 @@ import qkv
 from qkv.core.layout import Layout
 from qkv.nn.attention import tap
 from qkv.nn.kernels.native import encoding as native
+from qkv.nn.kernels.native.products import PANELS, in_one_order
 from qkv.nn.models import stack
 from qkv.nn.models.fused_step import description
+from qkv.nn.models.fused_step.encoding import reads_in_panels
 from qkv.nn.models.quantized.quantize import quantize
 from qkv.nn.models.transformer import TransformerModel
 from qkv.nn.quantization.scheme import Scheme
@@ -159,6 +163,44 @@ def test_prompts_fill_the_cache(
     assert calls == ([3 * 37] if native.ready(dtype) else [])
     monkeypatch.setattr(stack, "fused_encoding", lambda *about: None)
     assert apart(found, logits()) < (1e-5 if dtype == torch.float32 else 0.03)
+
+
+PROMPT = 150
+CUTS = ([32, 64, 96, 128], [1, 2, 3, 149], [149], [13, 77, 78])
+
+
+EIGHT_BITS = pytest.param(Scheme(weights="int8", activations="int8"), marks=pytest.mark.slow, id="int8")
+
+
+@pytest.mark.parametrize("name", thinned(name for name in MODELS if name not in ("encoder", "bert")))
+@pytest.mark.parametrize("scheme", [None, EIGHT_BITS])
+def test_a_prompt_gets_the_same_bits_wherever_it_is_cut(
+    name: str, scheme: Scheme | None, calls: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = model(name)
+    if scheme is not None:
+        quantize(built, scheme)
+    ids = tokens([PROMPT])
+    with torch.inference_mode():
+        usual = read(built, ids, [])
+        calls.clear()
+        with in_one_order(PANELS):
+            whole = read(built, ids, [])
+            pieces = [read(built, ids, cuts) for cuts in CUTS]
+    if not reads_in_panels(built.decoder, torch.float32):
+        assert scheme is not None  # whose kernels the processor may lack
+        return
+    assert len(calls) == 1 + sum(len(cuts) + 1 for cuts in CUTS)
+    assert all(torch.equal(a, b) for each in pieces for a, b in zip(each, whole, strict=True))
+    assert max(apart(a, b) for a, b in zip(whole, usual, strict=True)) < 1e-5
+
+
+def read(built: TransformerModel, ids: Tensor, cuts: list[int]) -> list[Tensor]:
+    """The logits after a prompt that is read in pieces, and the keys and values that are then in its cache."""
+    cache: Any = built.start(1)
+    for start, stop in pairwise([0, *cuts, ids.shape[1]]):
+        logits = built.step(ids[:, start:stop], cache)
+    return [logits, *(x.clone() for state in cache.layers for x in state.tensors().values())]
 
 
 @pytest.mark.parametrize("name", ["gpt", "llama"])

@@ -121,12 +121,29 @@ def test_a_row_goes_on_after_the_model_stepped_it() -> None:
             assert torch.allclose(logits, want, atol=1e-4)
 
 
+def test_a_row_can_begin_with_an_empty_cache() -> None:
+    """The first token of a translation needs no step of its own."""
+    model = model_of("an encoder–decoder")
+    rows, every = FusedRows(model), prompts(model)[:3]
+    with evaluating(model):
+        caches, twins = ([model.start(source=prompt, capacity=4) for prompt in every] for _ in range(2))
+        held, token = [RowCache(cache) for cache in caches], torch.tensor([1, 1, 1])
+        for _ in range(70):  # more than the first buffers hold
+            together = rows.step(token, held)
+            for i, twin in enumerate(twins):
+                assert torch.allclose(model.step(token[i : i + 1, None], twin)[0], together[i], atol=1e-4)
+            token = together.argmax(-1)
+
+
 def test_what_the_kernels_do_not_have_is_left_to_the_model() -> None:
     windowed = FusedRows(varied_model("gpt", SIZES | {"position": "alibi"}, {"*.attention.pattern": WINDOW}))
     assert not windowed.serves and windowed.reason == "a bias on scores in a window"
     model = model_of("learned positions")
     rows = FusedRows(model)
-    assert not rows.takes(model.start(1))  # nothing is kept yet
+    ring = model_of("a ring buffer")
+    assert rows.takes(model.start(1)) and not FusedRows(ring).takes(
+        ring.start(1)
+    )  # of which the second has no place yet
     quantized = model.start(1, cache="int8")
     with evaluating(model):
         model.step(torch.tensor([[1, 2, 3]]), quantized)

@@ -22,8 +22,11 @@ public:
         if (l.has[OWN]) {
             blocks([&](long first) { product(l.qkv, input(l, OWN, x + first * s.width, x + first * s.width), projected + first * row); });
             if (l.q_norm.kind != NO_NORM || l.k_norm.kind != NO_NORM || l.cos || l.k) arrange_all(l, row);
-            const float *k = projected + queries, *v = k + a.kv_heads * a.width;
-            const Sequences all{s.starts,  s.sequences, row, out_row, a.heads, a.kv_heads, a.width, a.values, a.scale,
+            const bool continues = l.k && l.slot;  // one sequence, whose earlier tokens are in the cache
+            const float *k = continues ? static_cast<const float*>(l.k) : projected + queries;
+            const float *v = continues ? static_cast<const float*>(l.v) : projected + queries + a.kv_heads * a.width;
+            const Strides of_k = continues ? a.k : Strides{0, row, a.width}, of_v = continues ? a.v : Strides{0, row, a.values};
+            const Sequences all{s.starts, s.sequences, continues ? l.slot : 0, row, out_row, of_k, of_v, a.heads, a.kv_heads, a.width, a.values, a.scale,
                                 a.softcap, a.bias, {a.bias_steps[1], a.bias_steps[2], a.bias_steps[3]}, l.causal, s.half, threads()};
             if (s.half && HalfLanes::THERE)
                 attend_sequences<HalfLanes>(all, projected, k, v, mixed);

@@ -5,6 +5,7 @@
 // bf16; sums and the soft-max are in fp32.
 #pragma once
 #include "eights.h"
+#include "few_queries.h"
 #include "lanes.h"
 
 #ifdef QKV_LANES
@@ -12,10 +13,13 @@ namespace {
 
 constexpr long CHUNK = 16 * ROWS;  // queries of a task, where there are few heads
 
-// Rows (total tokens) of q, k and v, which have `row` numbers from one token to the next; of out, `out_row`.
+// Rows (total tokens) of q, which has `row` numbers from one token to the next; of out, `out_row`. Keys and values are at those
+// places in k and v that `Strides` say: beside the queries, or in the cache of one sequence, of which `past` tokens came before.
 struct Sequences {
     const long* starts;  // (count + 1): the first token of each sequence
-    long count, row, out_row, heads, kv_heads, width, values;
+    long count, past, row, out_row;
+    Strides k, v;  // of a token's row and of a head
+    long heads, kv_heads, width, values;
     float scale, softcap;
     const float* bias;  // (heads, queries, keys) by their steps, added to scores; or null
     long bias_steps[3];
@@ -97,14 +101,14 @@ struct Head {
     const char *keys, *values;  // panels
     const float *q, *bias;
     float* out;
-    long tokens;
+    long tokens, past;
 };
 
 // The outputs of R queries from the t-th.
 template <class K, int R>
 void queries(const Sequences& a, const Head& h, long t, float* scores, long stride) {
     using Number = typename K::Number;
-    const long lanes = a.width / K::WIDTH, seen = a.causal ? t + R : h.tokens;
+    const long lanes = a.width / K::WIDTH, seen = a.causal ? h.past + t + R : h.tokens;
     alignas(LINE) Number own[ROWS * 256];
     alignas(LINE) int32_t packed[ROWS * 256];
     for (int r = 0; r < R; ++r) {
@@ -128,7 +132,7 @@ void queries(const Sequences& a, const Head& h, long t, float* scores, long stri
     for (int r = 0; r < R; ++r) {
         float* row = scores + r * stride;
         const float* bias = h.bias ? h.bias + (t + r) * a.bias_steps[1] : nullptr;
-        factors[r] = 1.0f / weigh(a, bias, row, a.causal ? t + r + 1 : h.tokens, width);
+        factors[r] = 1.0f / weigh(a, bias, row, a.causal ? h.past + t + r + 1 : h.tokens, width);
         if constexpr (K::WIDTH == 2) narrowed(row, width, reinterpret_cast<uint16_t*>(row));  // in place: written behind what is read
     }
     const long some = rounded_up(seen, K::WIDTH) / K::WIDTH, all_lanes = rounded_up(h.tokens, K::WIDTH) / K::WIDTH;
@@ -158,17 +162,17 @@ void sequence_head(const Sequences& a, long sequence, long g, long first, long s
                    float* out) {
     thread_local std::vector<char> key_held, value_held;
     thread_local std::vector<float> score_held;
-    const long start = a.starts[sequence], tokens = a.starts[sequence + 1] - start, group = a.heads / a.kv_heads;
-    const long seen = a.causal ? stop : tokens;
+    const long start = a.starts[sequence], tokens = a.past + a.starts[sequence + 1] - start, group = a.heads / a.kv_heads;
+    const long seen = a.causal ? a.past + stop : tokens;
     char* keys = room(key_held, rounded_up(tokens, 2 * ACROSS) * a.width / K::WIDTH * 4);
     char* values = room(value_held, rounded_up(a.values, 2 * ACROSS) * rounded_up(tokens, 2) / K::WIDTH * 4);
-    key_panels<K>(k + start * a.row + g * a.width, a.row, seen, a.width, keys);
-    value_panels<K>(v + start * a.row + g * a.values, a.row, tokens, a.values, values);
+    key_panels<K>(k + start * a.k.row + g * a.k.head, a.k.row, seen, a.width, keys);
+    value_panels<K>(v + start * a.v.row + g * a.v.head, a.v.row, tokens, a.values, values);
     const long stride = rounded_up(tokens, 2 * ACROSS) + ACROSS;  // not a multiple of a page: rows would share places in the cache
     float* scores = room(score_held, ROWS * stride);
     for (long h = g * group; h < (g + 1) * group; ++h) {
         const float* bias = a.bias ? a.bias + h * a.bias_steps[0] : nullptr;
-        const Head head{keys, values, q + start * a.row + h * a.width, bias, out + start * a.out_row + h * a.values, tokens};
+        const Head head{keys, values, q + start * a.row + h * a.width, bias, out + start * a.out_row + h * a.values, tokens, a.past};
         const long parts = (stop - first + ROWS - 1) / ROWS;
         for (long p = 0; p < parts; ++p) {
             const long t = first + (stop - first) * p / parts, next = first + (stop - first) * (p + 1) / parts;

@@ -1,6 +1,7 @@
 """Run all layers of a stack over whole sequences in one C++ call: encoders, scoring without a cache, and prompts.
 
-Padding is removed first. A prompt's keys and values are written to an empty cache.
+Padding is removed first. A prompt's keys and values are written to an empty cache. In the order `PANELS`, a prompt can also
+be read piece by piece: its tokens then get the same numbers, to the bit, wherever it is cut.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def fused_encoding(
         return None
     if layout.segments is not None or not layout.sequential or layout.padding == "mixed":
         return None
-    if cache is not None and (x.shape[1] == 1 or layout.padding == "right"):
+    if cache is not None and ((x.shape[1] == 1 and ORDER.now != PANELS) or layout.padding == "right"):
         return None
     if not native.ready(x.dtype):
         return None
@@ -71,6 +72,17 @@ def encodes_in_panels(stack: LayerStack, dtype: torch.dtype) -> bool:
         return False
     about = description_of(stack)
     return FusedEncoding(stack, about).fits
+
+
+def reads_in_panels(stack: LayerStack, dtype: torch.dtype) -> bool:
+    """Whether the kernels read a prompt piece by piece. In the order `PANELS` its tokens then get the same numbers, to the
+    bit, wherever the prompt is cut."""
+    if dtype != torch.float32 or not native.ready(dtype):
+        return False
+    if any(isinstance(scheme, RotaryTurn) and scheme.scaling.by_length for scheme in stack.positions):
+        return False
+    encoding = FusedEncoding(stack, description_of(stack))
+    return encoding.fits and all(made.causal for made in encoding.layers if made.has[OWN])
 
 
 class FusedEncoding:
@@ -107,25 +119,31 @@ class FusedEncoding:
     def _encoded(
         self, x: Float[Tensor, "B T M"], layout: Layout, runs: Sequence[Pass], count: int, cache: Cache | None
     ) -> Float[Tensor, "B T M"] | None:
-        packed = _Packed(x.contiguous(), layout)
+        packed, before = _Packed(x.contiguous(), layout), 0 if cache is None else cache.length - x.shape[1]
         alive: list[Tensor] = []
         schemes = self.about.position_of
         for i in sorted(set(schemes)):
             layers = [made for made, own in zip(self.layers, schemes, strict=True) if own == i]
-            if not _place(layers, runs[schemes.index(i)], packed, alive):
+            if not _place(layers, runs[schemes.index(i)], packed, before, alive):
                 return None
-        if not self._remember(x, layout.padding != "none", cache, count):
+        continues = ORDER.now == PANELS and len(x) == 1 and x.dtype == torch.float32 and layout.start == before
+        if not self._remember(x, layout.padding != "none", cache, count, continues):
             return None
         if packed.rows.numel():
             about = self.layers, count, self.about.known.scratch, self.about.norm
             native.run(packed.rows, *about, packed.starts, packed.offsets, self.half)
         return packed.unpacked().to(x.dtype)
 
-    def _remember(self, x: Float[Tensor, "B T M"], padded: bool, cache: Cache | None, count: int) -> bool:
-        """Describe where keys and values are kept, if they are; False if the kernels can't do it."""
+    def _remember(
+        self, x: Float[Tensor, "B T M"], padded: bool, cache: Cache | None, count: int, continues: bool
+    ) -> bool:
+        """Describe where keys and values are kept, if they are; False if the kernels can't do it.
+
+        continues: whether earlier tokens may be in the cache.
+        """
         if cache is not None:
             states = [cache.layers[i] for i in range(count) if self.layers[i].has[OWN]]
-            if not all(type(state) is KeyValueState and state.is_empty for state in states):
+            if not all(type(state) is KeyValueState and _takes(state, continues) for state in states):
                 return False
         for i, made in enumerate(self.layers[:count]):
             made.k = made.v = None
@@ -134,10 +152,17 @@ class FusedEncoding:
             own, state = made.own, cache.layers[i]
             assert isinstance(state, KeyValueState)
             shapes = [(len(x), own.kv_heads, width) for width in (own.width, own.values)]
-            k, v = state.first_buffers(shapes[0], shapes[1], x.dtype, padded)
-            made.k, made.v, made.slot, own.half_keys = k.data_ptr(), v.data_ptr(), 0, k.dtype == torch.bfloat16
+            held = None if state.is_empty else state.buffers(x.shape[1])
+            k, v = state.first_buffers(shapes[0], shapes[1], x.dtype, padded) if held is None else held
+            made.k, made.v, own.half_keys = k.data_ptr(), v.data_ptr(), k.dtype == torch.bfloat16
+            made.slot = 0 if held is None else state.slot_table.step.before
             own.k, own.v = (Strides(t.stride(0), t.stride(2), t.stride(1)) for t in (k, v))  # of (B, K, slots, D)
         return True
+
+
+def _takes(state: KeyValueState, continues: bool) -> bool:
+    """Whether the kernels can write to a layer's state: one without tokens, or of all tokens so far."""
+    return state.is_empty or (continues and state.slot_table.size is None)
 
 
 class _Packed:
@@ -177,8 +202,9 @@ def _serves(made: LayerStruct) -> bool:
     )
 
 
-def _place(layers: Sequence[LayerStruct], run: Pass, packed: _Packed, alive: list[Tensor]) -> bool:
-    """Describe the rotations and the bias of a batch; False if the kernels can't do it."""
+def _place(layers: Sequence[LayerStruct], run: Pass, packed: _Packed, before: int, alive: list[Tensor]) -> bool:
+    """Describe the rotations and the bias of a batch, whose sequences continue `before` tokens; False if the kernels can't
+    do it."""
     cos = sin = bias = None
     if run.tables is not None:
         cos, sin = map(packed.table, run.tables)
@@ -192,8 +218,9 @@ def _place(layers: Sequence[LayerStruct], run: Pass, packed: _Packed, alive: lis
         longest = max(packed.lengths)
         if longest > _LONGEST_BIAS or packed.layout.start is None:
             return False
-        full = Layout.full(longest, packed.layout.start)
-        bias = run.bias(full.queries(), full.keys()).float()
+        start = packed.layout.start
+        queries, keys = Layout.full(longest, start), Layout.full(before + longest, start - before)
+        bias = run.bias(queries.queries(), keys.keys()).float()
     alive += [x for x in (cos, sin, bias) if x is not None]
     for made in layers:
         made.cos, made.sin = (None if x is None else x.data_ptr() for x in (cos, sin))

@@ -23,7 +23,7 @@ from ...attention.mixer import Pass
 from ...kernels.native import decoding_step as native
 from ...kernels.native.decoding import placed
 from ...kernels.native.products import ANY, FEW, in_one_order
-from ...kernels.native.structures import CacheRow, Strides
+from ...kernels.native.structures import CacheRow, LayerStruct, Strides
 from ...kv_cache.cache import Cache
 from ...kv_cache.full import CrossState, KeyValueState
 from ...patterns.algebra import Full, parts_of
@@ -69,12 +69,12 @@ class RowCache:
         self._sources: list[tuple[Tensor, ...]] = []  # the encoder's keys and values of each layer
         self._slots = 0  # that the smallest buffer has
 
-    def admit(self, device: torch.device) -> tuple[np.ndarray, np.ndarray | None]:
+    def admit(self, layers: ctypes.Array[LayerStruct], dtype: torch.dtype) -> tuple[np.ndarray, np.ndarray | None]:
         """Add a token: where it goes and what it attends to in each layer, and where the source is, if there is one."""
-        self.cache.admit(None, 1, device)
+        self.cache.admit(None, 1, torch.device("cpu"))
         states: list[KeyValueState] = self.cache.layers  # type: ignore[assignment]  # `takes` has checked them
         if self._own is None or self.cache.length > self._slots:
-            self._find(states)
+            self._find(states, layers, dtype)
         assert self._own is not None
         known: dict[int, tuple[int, int]] = {}
         for state in states:
@@ -89,11 +89,13 @@ class RowCache:
                 self._own[i, _SLOT], self._own[i, _KEYS] = known[id(state.slot_table)]
         return self._own, self._cross
 
-    def _find(self, states: Sequence[KeyValueState]) -> None:
+    def _find(self, states: Sequence[KeyValueState], layers: ctypes.Array[LayerStruct], dtype: torch.dtype) -> None:
         self._own, self._slots = np.zeros((len(states), len(_FIELDS)), np.int64), 1 << 62
-        for row, state in zip(self._own, states, strict=True):
-            found = state.buffers(1)
-            assert found is not None, "a prompt was read before"
+        for row, state, made in zip(self._own, states, layers, strict=True):
+            own, found = made.own, state.buffers(1)
+            if found is None:
+                shapes = [(1, own.kv_heads, width) for width in (own.width, own.values)]
+                found = state.first_buffers(shapes[0], shapes[1], dtype, False)
             k, v = found
             row[:4] = k.data_ptr(), v.data_ptr(), k.stride(1), v.stride(1)
             if state.slot_table.size is None:
@@ -136,11 +138,15 @@ class FusedRows:
                 made.turned, made.interleaved = position.width, position.interleaved
 
     def takes(self, cache: Cache) -> bool:
-        """Whether a row with this cache, which holds its prompt, can be one of a step."""
+        """Whether a row with this cache can be one of a step. The cache may be empty if it keeps all tokens."""
         dtype = self.dtype
         for state in cache.layers:
-            kept = state.whole_buffers() if type(state) is KeyValueState else None
-            if kept is None or any(x.dtype != dtype or not x.is_contiguous() for x in kept):
+            if type(state) is not KeyValueState:
+                return False
+            kept = state.whole_buffers()
+            if kept is None and state.slot_table.size is not None:
+                return False
+            if kept is not None and any(x.dtype != dtype or not x.is_contiguous() for x in kept):
                 return False
         return all(
             type(source) is CrossState and all(x.dtype == dtype for x in source.keys_values) for source in cache.cross
@@ -160,7 +166,7 @@ class FusedRows:
         with in_one_order(self.order):
             x = stack.embedding(ids[:, None], stack.position.embed(layout), None, **given)
             out = x.float().contiguous()
-            places = [row.admit(self.device) for row in rows]
+            places = [row.admit(self.layers, self.dtype) for row in rows]
             alive = self._place(places, layout)
             width = out.shape[-1]
             native.run(out.view(-1, width), self.layers, len(self.layers), self.about.known.scratch, self.about.norm)

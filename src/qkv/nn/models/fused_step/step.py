@@ -17,6 +17,7 @@ from ...attention.mixer import Pass
 from ...kernels.cpu.few_queries import is_readable
 from ...kernels.native import decoding, quantized_kv, row_selection
 from ...kernels.native import decoding_step as native
+from ...kernels.native.products import ORDER, PANELS
 from ...kv_cache.cache import Cache
 from ...kv_cache.full import CrossState, KeyValueState
 from ...kv_cache.quantized import QuantizedState
@@ -37,6 +38,8 @@ def fused_step(
     """The output of the stack after its first `count` layers, by the kernels; None if the modules have to run."""
     most = native.MOST_TOKENS.get(x.dtype, 0)
     if not 0 < x.shape[0] * x.shape[1] <= most or x.device.type != "cpu" or layout.padding != "none":
+        return None
+    if ORDER.now == PANELS:  # which is for whole sequences
         return None
     if torch.is_grad_enabled() or tap.recording() or not is_readable(x) or any(_GLOBAL_HOOKS):
         return None
