@@ -5,7 +5,6 @@ f(x) = x Φ(x),   or by tanh f(x) = x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Protocol
 
 import torch
@@ -27,8 +26,9 @@ def gelu(x: Tensor, by_tanh: bool = False) -> Tensor:
     return F.gelu(x, approximate="tanh" if by_tanh else "none")
 
 
-gelu_tanh = partial(gelu, by_tanh=True)
-"""GELU approximated by tanh."""
+def gelu_tanh(x: Tensor) -> Tensor:
+    """GELU approximated by tanh. A function, which copies of a model share: kernels know activations by identity."""
+    return gelu(x, by_tanh=True)
 
 
 class GeluContext(Protocol):
