@@ -16,11 +16,11 @@ import json
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,6 +139,16 @@ def restored(row: list[str]) -> list[str]:
 
 def _text(lines: Lines, begin: int, stop: int) -> Iterator[str]:
     return (f"{with_returns(lines[i])}\n" for i in range(begin, stop))
+
+
+def written(rows: Iterable[Sequence[Any]], delimiter: str = ",") -> str:
+    """Rows as CSV. Cells with a carriage return are quoted, which `csv` does only for the characters of its line ends."""
+    lines = []
+    for row in rows:
+        file = io.StringIO()
+        csv.writer(file, delimiter=delimiter, lineterminator="\r\n").writerow(row)
+        lines.append(file.getvalue().removesuffix("\r\n") + "\n")
+    return "".join(lines)
 
 
 # -- quoted or not --------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from qkv.runs.tasks.prediction import Prediction
 
 def table(delimiter: str = ",") -> FileTable:
     names = ("text", "prediction")
-    cells = (('a, "b"', "x"), ("c\td", None), ("e\nf", "é"))
+    cells = (('a, "b"', "x"), ("c\td", None), ("e\rf", "é"))
     rows = [dict(zip(names, row, strict=True)) for row in cells]
     return FileTable(Path("in.csv"), names, rows, ["a", "c", "e"], ["1", "2", "3"], ("text",), delimiter=delimiter)
 
@@ -38,7 +38,7 @@ def test_cells_stay_and_results_have_free_names(name: str, delimiter: str, tmp_p
             ["text", "prediction", "prediction_2", "probability_bad", "probability_good", "spans"],
             ['a, "b"', "x", "good", "0.25", "0.75", ""],
             ["c\td", "", "", "", "", ""],
-            ["e\nf", "é", "bad", "1.0", "0.0", "[1, 2]"],
+            ["e\rf", "é", "bad", "1.0", "0.0", "[1, 2]"],
         ]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import csv
 import datetime
 import io
 import itertools
@@ -16,6 +15,7 @@ from ....core.atomic import write_file
 from ....core.json_files import rows_in
 from ....core.optional_libraries import optional_library
 from ....core.spec import brief
+from ....data.files.csv_dialect import written
 from ....data.files.records import FORMATS
 from ....io.directories.layout import claim_output
 from ...tasks.classes import Classified
@@ -127,11 +127,7 @@ def _flat(result: Row) -> dict[str, Any]:
 
 
 def _cells(names: Sequence[str], rows: Iterable[Row], delimiter: str) -> str:
-    file = io.StringIO()
-    writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows([_cell(row.get(name)) for name in names] for row in rows)
-    return file.getvalue()
+    return written([names, *([_cell(row.get(name)) for name in names] for row in rows)], delimiter)
 
 
 def _cell(value: Any) -> Any:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import warnings
 from collections.abc import Iterator, Sequence
@@ -15,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....core.spec import brief
+from ....data.files.csv_dialect import written
 from ....data.files.csv_header import short
 from ....data.readers.time_series import Numbers, TimeSeries
 from ....data.source import Source
@@ -101,8 +100,5 @@ def _table(names: Sequence[str], values: Values, spread: Numbers) -> str:
     """Format values as CSV, to six significant digits, more for columns whose values are large beside their `spread`."""
     largest = np.abs(values).max(0, initial=0) / spread
     digits = [6 + max(0, math.ceil(math.log10(ratio))) if 0 < ratio < math.inf else 6 for ratio in largest.tolist()]
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows([f"{value:.{n}g}" for value, n in zip(row, digits, strict=True)] for row in values.tolist())
-    return file.getvalue().rstrip("\n")
+    rows = ([f"{value:.{n}g}" for value, n in zip(row, digits, strict=True)] for row in values.tolist())
+    return written([names, *rows]).rstrip("\n")
