@@ -38,6 +38,9 @@ def test_the_weights_alone(source: Path, tmp_path: Path) -> None:
     tensors = load_file(target)
     assert "decoder.blocks.0.attention.q.weight" in tensors
     assert {tensor.dtype for tensor in tensors.values()} == {torch.bfloat16}
+    short = tmp_path / "short.safetensors"  # the names of training.precision
+    assert main(["convert", str(source), str(short), "--to", "safetensors", "--dtype", "bf16"]) == 0
+    assert short.read_bytes() == target.read_bytes()
 
 
 def test_a_model_of_no_family_says_so(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,3 +67,9 @@ def test_a_model_without_a_recipe_is_titled_by_its_name(tmp_path: Path, capsys: 
     assert main(["show", str(tmp_path / "my-model")]) == 0
     first, *rest = capsys.readouterr().out.splitlines()
     assert first.strip() == "my-model" and any("directory:" in line for line in rest)
+
+
+def test_each_near_name_is_suggested_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """`gpt` is a recipe and a preset."""
+    assert main(["show", "gptt"]) == 2
+    assert "did you mean 'gpt' or 'gpt2'?" in capsys.readouterr().err

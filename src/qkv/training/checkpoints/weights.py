@@ -165,8 +165,8 @@ def learned(model: nn.Module, tensors: Tensors) -> list[Tensor]:
 
 
 def all_finite(tensors: Iterable[Tensor]) -> bool:
-    """Whether no tensor holds a NaN or an infinity; asks the device once."""
-    found = [torch.isfinite(t).all() for t in tensors if t.is_floating_point()]
+    """Whether no tensor holds a NaN or an infinity, of distributed ones in this rank's part; asks the device once."""
+    found = [torch.isfinite(local(t)).all() for t in tensors if t.is_floating_point()]
     return not found or bool(torch.stack(found).all())
 
 
