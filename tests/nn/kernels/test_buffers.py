@@ -43,7 +43,7 @@ EMPTY: dict[str, Callable[[], object]] = {
     "attention without queries": lambda: decoding.attend(NONE, Q, Q, 1.0),
     "attention without keys": lambda: decoding.attend(Q, NONE, NONE, 1.0),
     "attention without values": lambda: decoding.attend(Q, Q, Q[..., :0], 1.0),
-    "blocks without queries": lambda: block_sparse._call("qkv_forward", [NONE, Q, Q], *(None,) * 4),  # type: ignore[arg-type]
+    "blocks without queries": lambda: block_sparse._call("qkv_forward", [NONE, Q, Q], [], None, 1.0, None, False),  # type: ignore[arg-type]
     "products without rows": lambda: products.products(WIDE[:0], [products.Matrix(WIDE)]),
     "products without a matrix": lambda: products.products(WIDE, [products.Matrix(WIDE[:0])]),
     "ranking without logits": lambda: ranking.rank(WIDE[:0], 4),
