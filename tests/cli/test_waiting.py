@@ -27,6 +27,14 @@ def test_shared_if_others_run_at_every_reading(
     assert ("GOMP_SPINCOUNT" in os.environ) == shared
 
 
+@pytest.mark.parametrize(("command", "sleeps"), [("serve", True), ("chat", True), ("train", False), (None, False)])
+def test_a_command_with_an_engine_shares_its_cores_with_itself(
+    monkeypatch: pytest.MonkeyPatch, command: str | None, sleeps: bool
+) -> None:
+    monkeypatch.setattr(waiting, "_running", lambda: 1)
+    assert waiting.sleep_where_cores_are_shared(command) == sleeps
+
+
 def test_others_on_cores_that_are_not_ours_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1}, raising=False)
     monkeypatch.setattr(waiting, "_running", lambda: 3)

@@ -301,7 +301,7 @@ def _options(
         # A connection that fails is one sentence (`parallel`), without the C++ stack traces that PyTorch logs.
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
     allocator.bound_kernels()
-    waiting.sleep_where_cores_are_shared()
+    waiting.sleep_where_cores_are_shared(context.invoked_subcommand)
     if not system_allocator:
         allocator.keep_pages()
     consent.set_up(context, imports or (), yes)

@@ -1,7 +1,8 @@
 """Let threads that wait for each other sleep instead of spin where other programs compute on the same cores.
 
 A thread of OpenMP that is done with its part spins until the others are done. If another program has the core that they
-need, the spinning keeps them waiting longer. GNU's OpenMP reads the variables when PyTorch is loaded.
+need, the spinning keeps them waiting longer, and so does a thread of the same process, such as the one that answers a
+server's clients. GNU's OpenMP reads the variables when PyTorch is loaded.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from pathlib import Path
 SPINS = "1000"  # as GNU's OpenMP spins if there are more threads than cores; 300,000 otherwise
 SET_BY_USER = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "KMP_BLOCKTIME")
 READINGS, PAUSE = 3, 0.002
+ENGINES = ("serve", "chat")  # the commands with an engine, which computes in one thread while another talks to clients
 
 
-def sleep_where_cores_are_shared() -> bool:
-    """Shorten the spinning of OpenMP's threads if other programs compute now, and say whether. A user's setting stays."""
-    if any(name in os.environ for name in SET_BY_USER) or not _is_shared():
+def sleep_where_cores_are_shared(command: str | None = None) -> bool:
+    """Shorten the spinning of OpenMP's threads if other programs compute now, or for a command with an engine, and return
+    whether. A user's setting stays."""
+    if any(name in os.environ for name in SET_BY_USER) or not (command in ENGINES or _is_shared()):
         return False
     os.environ["GOMP_SPINCOUNT"] = SPINS
     return True

@@ -125,14 +125,25 @@ struct ByteLanes {
 #endif
 };
 
+// What is fetched to the cache meanwhile: memory from `from`, `step` bytes for each lane, at most two lines.
+struct Ahead {
+    const char* from = nullptr;
+    long step = 0;
+};
+
 // total[r][v] = Σ_i panel[i][v] · x(r, i) for R rows of x, of which lane i of row r is x[r · row + i · step].
 template <class K, int R, int V>
 inline __attribute__((always_inline)) void panel_sums(const char* panel, const int32_t* x, long row, long step, long lanes,
-                                                      typename K::Sum (*total)[V]) {
+                                                      typename K::Sum (*total)[V], Ahead ahead = {}) {
     if (lanes < 1) __builtin_unreachable();  // or compilers would write the zeros to memory too
     for (int r = 0; r < R; ++r)
         for (int v = 0; v < V; ++v) total[r][v] = typename K::Sum{};
     for (long i = 0; i < lanes; ++i, panel += V * LINE, x += step) {
+        if (ahead.from) {
+            __builtin_prefetch(ahead.from, 0, 2);
+            __builtin_prefetch(ahead.from + ahead.step / 2, 0, 2);
+            ahead.from += ahead.step;
+        }
         __m512i rows[V];
         for (int v = 0; v < V; ++v) rows[v] = in_register(_mm512_load_si512(panel + v * LINE));
         for (int r = 0; r < R; ++r) {

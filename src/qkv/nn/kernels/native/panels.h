@@ -63,11 +63,11 @@ inline Floats output(Integers<16> sum, Floats scales, const PackedRows& in, long
 // The outputs of R rows of x, from row `first`, and `count` ≤ 16 V rows of W, from row o, whose panel is given.
 template <class K, int R, int V>
 inline void panel_tile(const char* panel, const Weight& w, const PackedRows& in, const Place& to, const Sizes& s, long first, long o,
-                       long count) {
+                       long count, Ahead ahead) {
     for (int r = 0; r < R; ++r)
         for (int v = 0; v < V; ++v) prefetch_place(to, s, (first + r) * to.row + to.start + o + v * ACROSS);
     typename K::Sum total[R][V];
-    panel_sums<K, R, V>(panel, in.x + first * in.lanes, 1, R, in.lanes, total);
+    panel_sums<K, R, V>(panel, in.x + first * in.lanes, 1, R, in.lanes, total, ahead);
     Floats y[V][R];
     for (int v = 0; v < V; ++v) {
         const __mmask16 kept = mask_of(count - v * ACROSS);
@@ -83,10 +83,10 @@ inline void panel_tile(const char* panel, const Weight& w, const PackedRows& in,
 
 template <class K, int V, int R = ROWS>
 inline void panel_rows(long rows, const char* panel, const Weight& w, const PackedRows& in, const Place& to, const Sizes& s, long first,
-                       long o, long count) {
+                       long o, long count, Ahead ahead) {
     if constexpr (R > 1)
-        if (rows < R) return panel_rows<K, V, R - 1>(rows, panel, w, in, to, s, first, o, count);
-    panel_tile<K, R, V>(panel, w, in, to, s, first, o, count);
+        if (rows < R) return panel_rows<K, V, R - 1>(rows, panel, w, in, to, s, first, o, count, ahead);
+    panel_tile<K, R, V>(panel, w, in, to, s, first, o, count, ahead);
 }
 
 // The parts of `rows` rows, which are as long as each other and at most ROWS.
@@ -103,12 +103,11 @@ inline void panel_outputs(const Weight& w, const PackedRows& in, const Place& to
         pack_panel<V>(static_cast<const char*>(w.codes) + own * bytes, bytes, some, in.lanes, s.kind == BYTE ? TURNED : 0, panel, v);
     }
     const char* following = static_cast<const char*>(w.codes) + (o + count) * bytes;  // which this thread probably packs next
-    const long ahead = std::min(count * bytes, PREFETCHED);
-    for (long p = 0; p < parts_of(s.rows); ++p) {
+    const long ahead = std::min(count * bytes, PREFETCHED), parts = parts_of(s.rows);
+    for (long p = 0; p < parts; ++p) {
         const long first = part_start(s.rows, p), next = part_start(s.rows, p + 1);
-        for (long b = ahead * p / parts_of(s.rows); b < ahead * (p + 1) / parts_of(s.rows); b += LINE)
-            __builtin_prefetch(following + b, 0, 2);
-        panel_rows<K, V>(next - first, panel, w, in, to, s, first, o, count);
+        const Ahead own{following + ahead * p / parts, ahead / parts / in.lanes};
+        panel_rows<K, V>(next - first, panel, w, in, to, s, first, o, count, own);
     }
 }
 
