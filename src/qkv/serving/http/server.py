@@ -88,7 +88,8 @@ def serve(
         backlog=256,
     )
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as listening:
+    # asyncio sets TCP_NODELAY only on sockets that are named as TCP. Without it, the second part of an answer waits 40 ms.
+    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((host, port))
