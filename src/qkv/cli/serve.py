@@ -23,7 +23,8 @@ def serve(
         str | None,
         typer.Option(
             metavar="int8|int4",
-            help="Round the weights of linear layers, and activations to 8 bits; int8 also rounds embeddings and the head.",
+            help="Round the weights of linear layers, and activations to 8 bits; int8 also rounds the embeddings and "
+            "the head of models that generate text.",
         ),
     ] = None,
     max_tokens_in_flight: Annotated[
@@ -91,18 +92,12 @@ def serve(
         admins = None if admin_key_file is None else Keys.read(admin_key_file)
 
         def opened(run: str | Path) -> Any:
-            kind: Any = weights
             found = load(run, "cpu")
-            whole = kind == "int8" and found.task in (
-                "continue",
-                "answer",
-                "translate",
-            )  # the head is read for each token
-            return (
-                found
-                if kind is None
-                else found.quantize(kind, activations="int8", method="rtn", embeddings=whole, head=whole)
-            )
+            if weights is None:
+                return found
+            whole = weights == "int8" and found.task in ("continue", "answer", "translate")  # each token reads the head
+            kind: Any = weights
+            return found.quantize(kind, activations="int8", method="rtn", embeddings=whole, head=whole)
 
         loaded = [opened(run) for run in runs]
         known = {one.title: path for one, path in zip(loaded, runs, strict=True)}

@@ -87,7 +87,7 @@ def transcribe(
 
 def sounds_in(files: list[str]) -> Iterator[str]:
     """The files, and those with sound in the folders. Raises ValueError for a folder without any, and for several `-`."""
-    from ..data.file_kinds import is_hidden
+    from ..data.file_kinds import files_below
     from ..data.media.video import SUFFIXES as VIDEOS
     from ..data.readers.audio import SUFFIXES as SOUNDS
 
@@ -98,8 +98,7 @@ def sounds_in(files: list[str]) -> Iterator[str]:
         if file == "-" or not folder.is_dir():
             yield file
             continue
-        found = (path for path in folder.rglob("*") if path.suffix.lower() in SOUNDS | VIDEOS and path.is_file())
-        inside = sorted(path for path in found if not is_hidden(path.relative_to(folder)))
+        inside = files_below(folder, SOUNDS | VIDEOS)
         if not inside:
             raise ValueError(f"there is no sound or video in the folder {file}, such as a .wav or .mp4")
         yield from map(str, inside)

@@ -6,6 +6,7 @@ import io
 import re
 import shlex
 import zipfile
+from collections.abc import Collection
 from mmap import mmap
 from pathlib import Path, PurePath
 
@@ -67,6 +68,12 @@ def is_hidden(name: PurePath) -> bool:
     `.DS_Store`, `._a.jpg`, what is in `__MACOSX`, `Thumbs.db`, `desktop.ini`."""
     left = name.name.lower() in ("thumbs.db", "desktop.ini")
     return left or any(part == "__MACOSX" or (part.startswith(".") and part not in (".", "..")) for part in name.parts)
+
+
+def files_below(folder: Path, suffixes: Collection[str]) -> list[Path]:
+    """The files below a folder whose names end with one of these suffixes, in lower case, in order; without hidden ones."""
+    files = (path for path in folder.rglob("*") if path.suffix.lower() in suffixes and path.is_file())
+    return sorted(path for path in files if not is_hidden(path.relative_to(folder)))
 
 
 def other_kind(path: Path, content: bytes | mmap) -> str | None:

@@ -122,10 +122,8 @@ def with_prompts(model: object, layout: Layout, lengths: Sequence[int] | None = 
         return layout
     prompt = layout.valid
     if lengths is not None:
-        within = (
-            torch.arange(layout.shape[1], device=layout.device) < torch.tensor(lengths, device=layout.device)[:, None]
-        )
-        prompt = prompt & within
+        ends = torch.tensor(lengths, device=layout.device)[:, None]
+        prompt = prompt & (torch.arange(layout.shape[1], device=layout.device) < ends)
     return layout.with_roles(prompt * int(Role.PREFIX))
 
 

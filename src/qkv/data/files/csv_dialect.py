@@ -129,7 +129,7 @@ _RETURN = "\udc0d"  # stands for a carriage return within a cell, which `csv` wo
 
 def with_returns(line: str) -> str:
     """A line for `csv` in which no carriage return ends a row, as `restored` gives its cells back."""
-    return re.sub(r"\r(?=.)", _RETURN, line)
+    return re.sub(r"\r(?=.)", _RETURN, line) if "\r" in line else line
 
 
 def restored(row: list[str]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from ...core.spec import brief
-from ..file_kinds import is_hidden
+from ..file_kinds import files_below
 from ..files.compressed import suffix_of
 from ..files.json_lines import json_file
 from ..holdout import FileSource
@@ -61,8 +61,7 @@ class MidiScores(FileSource, kind="scores"):
         path = Path(name).expanduser()
         if not path.is_dir():
             return (path,)
-        found = (file for file in path.rglob("*") if file.suffix.lower() in (".mid", ".midi"))
-        files = sorted(file for file in found if not is_hidden(file.relative_to(path)))
+        files = files_below(path, (".mid", ".midi"))
         if not files:
             raise ValueError(f"{brief(path)} holds no file that ends in .mid or .midi")
         return tuple(files)

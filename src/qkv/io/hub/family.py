@@ -304,7 +304,7 @@ class Family(Generic[S]):
 
 
 def _first_of(config: Config) -> str:
-    """Return the class that a configuration names; None if it names none."""
+    """Return the class that a configuration names; empty if it names none."""
     named = config.get("architectures")
     return str(named[0]) if isinstance(named, list) and named else ""
 

@@ -27,9 +27,8 @@ def is_finite(weight: Tensor | QuantizedMatrix) -> bool:
     if weight.dtype == torch.float8_e4m3fn:  # has NaN and no infinities
         return not (weight.view(torch.uint8) | 0x80).eq(0xFF).any()
     numbers = weight if weight.itemsize > 1 else weight.float()
-    return math.isfinite(numbers.sum()) or all(
-        map(math.isfinite, numbers.aminmax())
-    )  # a sum of large numbers overflows
+    # The sum of large numbers may overflow.
+    return math.isfinite(numbers.sum()) or all(map(math.isfinite, numbers.aminmax()))
 
 
 def warn_of_no_numbers(found: Mapping[str, bool], where: str, dtype: torch.dtype, stacklevel: int = 3) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ....core.spec import brief, counted
 from ....data.batching.numpy_batch import Array
-from ....data.file_kinds import is_hidden
+from ....data.file_kinds import files_below
 from ....data.media.image_files import SUFFIXES
 from ....generation.prompts import padded
 from ....nn.models.dual_encoder import DualEncoderModel, unit
@@ -129,8 +129,7 @@ def candidates(among: str | Path | Sequence[str]) -> list[str]:
     else:
         path, what = Path(among).expanduser(), str(among)
         if path.is_dir():
-            inside = (one for one in path.rglob("*") if one.suffix.lower() in SUFFIXES and one.is_file())
-            found = sorted(str(one) for one in inside if not is_hidden(one.relative_to(path)))
+            found = [str(one) for one in files_below(path, SUFFIXES)]
         elif path.is_file() and path.suffix.lower() not in SUFFIXES:
             found = list(_listed(path))
         else:
