@@ -1,7 +1,7 @@
-"""`python -m bench fused`: decoding by the fused step beside the modules that it replaces, for docs/performance.md.
+"""`python -m bench fused` compares decoding by the fused step with the modules that it replaces, for docs/performance.md.
 
-GPT-2 with random weights continues a prompt, by both in turns: as it is, with LoRA adapters that are not merged, with
-mixtures of experts, and over quantized KV caches.
+GPT-2 with random weights continues a prompt, by the fused step and by the modules in turns. The cases are the plain
+model, LoRA adapters that are not merged, mixtures of experts, and quantized KV caches.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def main(words: list[str]) -> int:
 def measured(
     case: Case, sizes: dict[str, int], numbers: tuple[int, ...], rounds: int, tokens: int
 ) -> list[dict[str, Any]]:
-    """Milliseconds of a step by both, for one row and 16, by these numbers of threads, in both precisions."""
+    """Return the milliseconds of a step by both, for 1 and 16 rows, each number of threads and each precision."""
     before, found = torch.get_num_threads(), list[dict[str, Any]]()
     try:
         for name, dtype in PRECISIONS.items():

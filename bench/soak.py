@@ -113,14 +113,14 @@ def whole(stream: str) -> str:
 
 
 def memory(process: int) -> tuple[int, int]:
-    """Bytes of a process in memory, and how many of them are of no file."""
+    """Return the resident bytes of a process, and how many of them are not mapped from a file."""
     status = dict(line.split(":", 1) for line in Path(f"/proc/{process}/status").read_text().splitlines())
     return 1024 * int(status["VmRSS"].split()[0]), 1024 * int(status["RssAnon"].split()[0])
 
 
 @dataclass
 class Load:
-    """Requests to one server with their answers alone, and what has been found so far."""
+    """Requests to one server, the answer to each when it was sent alone, and what has been found so far."""
 
     client: httpx.AsyncClient
     process: int
@@ -131,7 +131,7 @@ class Load:
     readings: list[tuple[float, int, int, int]] = field(default_factory=list)  # minutes, sent, both of `memory`
 
     async def answer(self, path: str, body: dict[str, Any], **options: Any) -> tuple[int, Any]:
-        """The status and the essence of an answer; of a stream, all its texts in one."""
+        """Return the status and the essence of an answer. The texts of a stream are joined."""
         answer = await self.client.post(path, json=body, **options)
         if answer.status_code != 200:
             return answer.status_code, answer.text[:200]
@@ -230,7 +230,7 @@ class Load:
 
 
 async def soak(url: str, process: int, count: int, clients: int, minutes: float = 0, every: float = 1) -> Found:
-    """Send `count` requests; what was found."""
+    """Send `count` requests, and return what was found."""
     async with httpx.AsyncClient(base_url=url, timeout=600, limits=httpx.Limits(max_connections=None)) as client:
         models = (await client.get("/v1/models")).json()["data"]
         load = Load(client, process, requests_of(models, 200))

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def evaluated(words: list[str]) -> dict[str, Any]:
-    """The baseline that a run's own evaluation measured on the same examples, of those with this metric the best."""
+    """Return the best baseline, by this metric, that the run's evaluation measured on the same examples."""
     parser = argparse.ArgumentParser(prog="evaluated")
     parser.add_argument("run")
     parser.add_argument("metric")

@@ -95,7 +95,7 @@ OutTable = Annotated[
         help="Write a table with the input's columns and the results beside them: `.csv`, `.tsv`, `.jsonl` or `.parquet`.",
     ),
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file or directory that `--out` names.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing file or directory at `--out`.")]
 Device = Annotated[
     str,
     typer.Option(metavar="auto|cpu|cuda|mps", help="The device to compute on.", autocompletion=completion.devices),

@@ -18,8 +18,8 @@ ENGINES = ("serve", "chat")  # the commands with an engine, which computes in on
 
 
 def sleep_where_cores_are_shared(command: str | None = None) -> bool:
-    """Shorten the spinning of OpenMP's threads if other programs compute now, or for a command with an engine, and return
-    whether. A user's setting stays."""
+    """Let OpenMP's waiting threads sleep sooner if other programs are computing, or for a command with an engine.
+    Return whether this was set. A user's setting is kept."""
     if any(name in os.environ for name in SET_BY_USER) or not (command in ENGINES or _is_shared()):
         return False
     os.environ["GOMP_SPINCOUNT"] = SPINS

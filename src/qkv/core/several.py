@@ -151,9 +151,9 @@ def worded(function: Callable[Given, Result]) -> Callable[Given, Result]:
 
 
 def in_our_names(*options: str) -> Callable[[Callable[Given, Result]], Callable[Given, Result]]:
-    """Decorate a public function so it also accepts other libraries' names for its arguments, if they mean the same.
+    """Return a decorator: the function then also accepts other libraries' names for its arguments, if they mean the same.
 
-    options: the names of keywords that it accepts besides its parameters.
+    options: names of keywords that the function accepts besides its parameters.
     """
 
     def decorate(function: Callable[Given, Result]) -> Callable[Given, Result]:

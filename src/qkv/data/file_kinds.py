@@ -101,8 +101,8 @@ def other_table(path: Path, content: bytes | mmap) -> str | None:
 
 
 def markup(path: Path, content: bytes | mmap | None = None) -> str | None:
-    """What a text is whose marks around the texts are read as text, too: "HTML", "XML", "a Jupyter notebook" or "a table".
-    None for a plain one. Without its `content`, only its name is looked at."""
+    """Return the kind of a text file whose markup would be read as text: "HTML", "XML", "a Jupyter notebook" or "a table".
+    Return None for plain text. Without `content`, only the file's name is checked."""
     head = b"" if content is None else bytes(content[:_HEAD]).removeprefix(b"\xef\xbb\xbf")
     if _PAGE.match(head):
         return "HTML"
@@ -122,7 +122,7 @@ def _is_notebook(path: Path, content: bytes | mmap) -> bool:
 
 
 def without_marks(path: Path, what: str) -> str:
-    """How to save a text without the marks around it."""
+    """Return advice on how to save the text of a file without its markup."""
     text = shlex.quote(str(path.with_suffix(".new.txt")))
     if what == "HTML":
         return f"`pandoc -f html -t plain {shlex.quote(str(path))} -o {text}` writes its text alone"

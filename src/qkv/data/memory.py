@@ -68,11 +68,11 @@ class Memory(HoldOutSource, kind="memory"):
 
     @property
     def first(self) -> Example | Skipped:
-        """The first training example that is not skipped, among some."""
+        """The first training example that is not skipped. Only the first few are searched."""
         return self.first_of("train")
 
     def first_of(self, split: Split) -> Example | Skipped:
-        """The first example of a split that is not skipped, among some."""
+        """Return the first example of a split that is not skipped. Only the first few are searched."""
         table = self.open(split)
         entries = (table[i] for i in range(min(len(table), _INSPECTED)))
         first = next((entry for entry in entries if isinstance(entry, dict)), table[0])

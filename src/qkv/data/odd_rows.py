@@ -166,7 +166,7 @@ def _size(row: Row) -> int:
 
 
 def enclosed(file: str, rows: Sequence[Row], quote: str) -> Iterator[str]:
-    """A note on cells between marks that are read as text and are common in their column, as in another way of quoting."""
+    """Yield a note on columns in which many cells begin and end with marks, which may be another way of quoting."""
     for column in range(max((len(cells) for _, cells in rows), default=0)):
         cells = [(line, cells[column].strip()) for line, cells in rows if column < len(cells) and cells[column].strip()]
         for mark, end in _MARKS.items():
@@ -182,8 +182,8 @@ def enclosed(file: str, rows: Sequence[Row], quote: str) -> Iterator[str]:
 
 
 def divided(file: str, rows: Sequence[Row], separators: Mapping[str, str]) -> Iterator[str]:
-    """A note on a column each of whose cells holds another separator equally often. `separators` are these, with their
-    names in settings."""
+    """Yield a note on each column all of whose cells contain another separator the same number of times. `separators` maps
+    each separator to its name in settings."""
     for column in range(max((len(cells) for _, cells in rows), default=0)):
         cells = [cells[column] if column < len(cells) else "" for _, cells in rows if any(cells)]
         for separator, name in separators.items():

@@ -107,8 +107,8 @@ class Stepper:
 
     @contextmanager
     def _seeded(self, batches: list[Batch]) -> Iterator[list[Batch]]:
-        """Yield the batches with seeds for their random numbers. The default generator then continues after these seeds.
-        Graphs and devices other than CPUs get no seeds."""
+        """Yield the batches, each with a seed for its random numbers. Afterwards, restore the default generator to its state
+        after drawing the seeds. In graphs and on devices other than CPUs, yield the batches without seeds."""
         if not self.draws_alike:
             yield batches
             return

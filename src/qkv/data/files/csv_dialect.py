@@ -128,12 +128,12 @@ _RETURN = "\udc0d"  # stands for a carriage return within a cell, which `csv` wo
 
 
 def with_returns(line: str) -> str:
-    """A line for `csv` in which no carriage return ends a row, as `restored` gives its cells back."""
+    """Return the line with the carriage returns within it replaced, which `csv` would refuse. `restored` undoes this."""
     return re.sub(r"\r(?=.)", _RETURN, line) if "\r" in line else line
 
 
 def restored(row: list[str]) -> list[str]:
-    """The cells of a row with the carriage returns that `with_returns` kept."""
+    """Return the cells with the carriage returns that `with_returns` replaced."""
     return [cell.replace(_RETURN, "\r") for cell in row]
 
 
@@ -142,7 +142,7 @@ def _text(lines: Lines, begin: int, stop: int) -> Iterator[str]:
 
 
 def written(rows: Iterable[Sequence[Any]], delimiter: str = ",") -> str:
-    """Rows as CSV. Cells with a carriage return are quoted, which `csv` does only for the characters of its line ends."""
+    """Return rows as CSV. Unlike `csv`, quote cells with a carriage return; readers would end a row there."""
     lines = []
     for row in rows:
         file = io.StringIO()

@@ -43,7 +43,7 @@ class Lines:
         return self.text(i, i + 1)
 
     def check_ends(self) -> Lines:
-        """Raises ValueError if the file is one line for its carriage returns, which end no line. Returns the lines."""
+        """Return self. Raises ValueError if the file is a single line because its lines end with carriage returns alone."""
         if len(self) == 1 and self[0].count("\r") > 1:
             name = shlex.quote(self.path.name)
             raise ValueError(

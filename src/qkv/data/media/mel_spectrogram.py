@@ -38,7 +38,7 @@ def mel_filters(
 
 
 def _warped(hertz: Float[Tensor, " n"], highest: float, by: float) -> Float[Tensor, " n"]:
-    """Multiply frequencies by `by` up to a knee. Above it, the map is linear and leaves the highest frequency unchanged."""
+    """Multiply the frequencies below a knee by `by`. Map those above it linearly, so `highest` stays the same."""
     knee = 0.85 * highest * min(1.0, 1 / by)
     above = by * knee + (highest - by * knee) * (hertz - knee) / (highest - knee)
     return torch.where(hertz <= knee, by * hertz, above)

@@ -237,7 +237,7 @@ def without_unknown(said: Config, vocab_size: int) -> tuple[dict[str, Any], dict
 
 
 def _with_own_bounds(generation: Config) -> Config:
-    """The settings with the bounds that are kept under `OWN` in their places."""
+    """Return the settings with the bounds under `OWN` moved to the top level."""
     return {**{key: value for key, value in generation.items() if key != OWN}, **(generation.get(OWN) or {})}
 
 
@@ -318,9 +318,9 @@ def write(fields: Mapping[str, Any], origin: Config, config: Config, samples: bo
 def _with_lengths(
     settings: dict[str, Any], fields: Mapping[str, Any], is_encoder_decoder: bool, stays_silent: bool
 ) -> dict[str, Any]:
-    """The settings with these bounds of new tokens, unless they say the same. A key that stands there is changed. Else an
-    encoder–decoder's bound is that of its whole sequence, which is one token longer, as in transformers' own files, and a
-    decoder's stands under `OWN`."""
+    """Return the settings with the bounds of new tokens in `fields`; equal bounds stay as they are. A key that exists is
+    changed. Otherwise, as in transformers' own files, an encoder–decoder's bound is that of its whole sequence, which is
+    one token longer; a decoder's bound is stored under `OWN`."""
     own = dict(settings.pop(OWN, None) or {})
     bounds = {"max_new_tokens": None, "min_new_tokens": 0, **_lengths({**settings, **own}, is_encoder_decoder)}
     for new, whole in (("max_new_tokens", "max_length"), ("min_new_tokens", "min_length")):

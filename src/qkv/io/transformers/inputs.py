@@ -20,7 +20,7 @@ def layout_of(ids: Tensor, mask: Tensor | None, positions: Tensor | None, before
     """The layout of the last tokens of rows, of which `before` are in a cache. None if they continue the rows.
 
     Positions that start again within a row, without a mask, divide it into documents that don't see one another.
-    Raises ValueError for a mask of more than two axes, or of another length, and for anything but tensors.
+    Raises ValueError for arguments that are not tensors, and for a mask with more than two axes or another length.
     """
     for name, given in (("an attention mask is", mask), ("position_ids are", positions)):
         if given is not None and not isinstance(given, Tensor):

@@ -290,7 +290,7 @@ class SharedKeysValues(NamedTuple):
     rows: int
 
     def select(self, sources: Int[Tensor, " N"], rows: int) -> SharedKeysValues:
-        """Select the states of the given sources, in their order, with `rows` rows each."""
+        """Return the keys and values of the sources with these indices, in this order. Each then has `rows` rows."""
         if sources.device.type == "cpu" and torch.equal(sources, torch.arange(len(self.k))):
             return self if rows == self.rows else self._replace(rows=rows)
         k, v = (x.index_select(0, sources) for x in (self.k, self.v))

@@ -47,19 +47,19 @@ class QuantizedState(SlotState[SlotTable]):
         return keys, values
 
     def place(self, count: int) -> tuple[int, int] | None:
-        """Where a kernel writes the `count` newest tokens in the buffers, and the number of tokens to attend to.
+        """Return the slot of the buffers at which a kernel writes `count` new tokens, and the number of tokens to attend to.
 
-        None if `append` has to add them: the first tokens, and those for which a buffer has no room.
+        Return None if `append` must add the tokens: the cache is empty, or a buffer has no room for them.
         """
         both = [side.place(count, self._first) for side in self._sides.values()]
         return both[0] if both[0] == both[1] and self.slot_table.step.count == count else None
 
     def held(self) -> tuple[CachedCodes, CachedCodes]:
-        """What there is of keys, and of values; `place` was not None."""
+        """Return the codes and newest tokens of keys, and of values. Call this only after `place` returned a slot."""
         return self._sides["k"].held(), self._sides["v"].held()
 
     def holds(self, held: tuple[CachedCodes, CachedCodes]) -> bool:
-        """Whether its tensors are still these."""
+        """Return whether keys and values are still stored in the tensors that an earlier `held()` returned."""
         return self._sides["k"].holds(held[0]) and self._sides["v"].holds(held[1])
 
     def written(self, count: int) -> None:
@@ -123,7 +123,7 @@ class _Side:
         return everything
 
     def place(self, count: int, first: int) -> tuple[int, int] | None:
-        """Drop the tokens before `first`; returns the slot of `count` new tokens and the number of all, or None."""
+        """Drop the tokens before `first`. Return the slot of `count` new tokens and the number of all tokens, or None."""
         if self._buffer is None:
             return None
         self._drop(first)

@@ -91,8 +91,8 @@ def placing(places: TokenPlaces | None) -> AbstractContextManager[None]:
 
 
 def places_of(layout: Layout) -> TokenPlaces | None:
-    """Return the places of the tokens of whole rows if they are packed or padded on the left. Return None otherwise, on
-    devices other than CPUs, and in compiled graphs."""
+    """Return the places of the tokens of a layout that is packed or padded on the left. Return None for other layouts, on
+    devices other than CPUs, and in compiled graphs. Rows must be whole, not divided among ranks."""
     plain = layout.padding in ("none", "right") and (layout.segments is None or layout.one_segment)
     if plain or torch.compiler.is_compiling() or layout.device.type != "cpu":
         return None

@@ -134,9 +134,9 @@ class Work:
 
 
 class ProcessorChain:
-    """Processors of logits, and what is known of all of them.
+    """Processors of logits, applied one after another.
 
-    looks_back: whether one reads the tokens so far. key: equal for equal chains that don't; None for others.
+    looks_back: whether any of them reads the tokens so far. key: equal for equal chains that don't; None for others.
     """
 
     def __init__(self, processors: Sequence[Processor]) -> None:

@@ -148,7 +148,7 @@ class Decoder:
         return some
 
     def _started(self, works: Sequence[Work]) -> list[Any]:
-        """The caches with which the decoder begins, whose sources the encoder has read together."""
+        """Encode the sources together, and return a cache for the decoder of each."""
         sources = [torch.tensor(list(work.source or ())) for work in works]
         with in_one_order(self.source_order):
             if len(works) == 1:
@@ -269,7 +269,7 @@ def _room(work: Work) -> int:
 
 
 def _shares(work: Work) -> bool:
-    """Whether its prompt may begin with what another prompt's cache holds."""
+    """Return whether a request may use the prefix cache."""
     return work.source is None and work.settings.cache is None and not work.echo
 
 

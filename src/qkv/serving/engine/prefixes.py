@@ -80,7 +80,7 @@ class Prefixes:
             self.nbytes -= oldest.nbytes
 
     def _known(self, tokens: Sequence[int]) -> list[_Key]:
-        """The keys of the blocks that tokens begin with, as far as they are known."""
+        """Return the keys of the stored blocks with which the tokens begin."""
         keys, before = list[_Key](), 0
         for start in range(0, len(tokens) - self.block + 1, self.block):
             key = before, tuple(tokens[start : start + self.block])
@@ -97,7 +97,7 @@ class Prefixes:
 
 
 def _can_be_cut(cache: object) -> bool:
-    """Whether the first tokens can be taken by themselves: keys and values of all tokens are kept."""
+    """Return whether the keys and values of the first tokens can be copied alone: the cache keeps those of all tokens."""
     if not isinstance(cache, Cache) or cache.cross:
         return False
     return all(type(state) is KeyValueState and state.slot_table.size is None for state in cache.layers)

@@ -1,4 +1,4 @@
-"""Dropout masks. A mask is a function of a seed and of an element's place, and is the same in every kernel and backend.
+"""Compute dropout masks from a seed and the place of each element. All kernels and backends compute the same masks.
 
 Bits come from Threefry2x32 with 20 rounds (Salmon et al. 2011), a counter-based generator. The backward pass computes a mask
 again, so nothing is stored. A mask does not depend on threads, tiles or padding on the right. On CPUs it does not depend on

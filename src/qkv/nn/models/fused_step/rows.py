@@ -138,7 +138,7 @@ class FusedRows:
                 made.turned, made.interleaved = position.width, position.interleaved
 
     def takes(self, cache: Cache) -> bool:
-        """Whether a row with this cache can be one of a step. The cache may be empty if it keeps all tokens."""
+        """Return whether a step can include a row with this cache. The cache may be empty if it keeps all tokens."""
         dtype = self.dtype
         for state in cache.layers:
             if type(state) is not KeyValueState:

@@ -37,7 +37,7 @@ class Head(Spec, role="head"):
 
     @property
     def n_labels(self) -> int | None:
-        """How many labels it has scores for; None for a head without `labels`."""
+        """The number of labels; None for a head without `labels`."""
         return getattr(self, "labels", None)
 
     def module(self, d_model: int, vocab_size: int) -> HeadModule:

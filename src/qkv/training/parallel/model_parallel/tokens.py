@@ -107,7 +107,8 @@ class DividedTokens:
             run.linear = partial(linear_attention, self.context)
 
     def _placing(self, module: nn.Module, which: int, head: int = 0, channel: int = 0) -> AbstractContextManager[None]:
-        """Return a context that sets the places of tokens, heads and channels in training on CPUs, else a null context."""
+        """Return a context that sets the places of tokens, heads and channels, from which dropout masks are computed.
+        Return a null context in evaluation, and if ranks need not draw alike."""
         if not module.training or not self.drops_alike:
             return nullcontext()
         places = self.places[which]
