@@ -173,10 +173,10 @@ class LoadedModel:
         return self.words.sources if self.task == "translate" else self.words
 
     def between(self, src_lang: str, tgt_lang: str) -> Self:
-        """The run that translates from one of its languages into another: "eng_Latn" into "deu_Latn" (NLLB), "fr" (M2M-100),
-        "fr_XX" (mBART).
+        """Return the run that translates from one language into another. Codes are "eng_Latn" in NLLB, "fr" in M2M-100, and
+        "fr_XX" in mBART.
 
-        Raises ValueError for a model without tokens of languages, and for a language that it lacks.
+        Raises ValueError for a model without language tokens, and for a language that the model lacks.
         """
         from ...io.hub.languages import between
 
