@@ -57,16 +57,19 @@ CASES = (
 
 def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench fused", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, help="3 unless given; 1 with --quick")
     parser.add_argument("--tokens", type=int, default=16, help="in each measurement")
     parser.add_argument("--only", default="", metavar="WORDS", help="only cases with all these words; nothing kept")
-    parser.add_argument("--quick", action="store_true", help="tiny models, one round, nothing kept")
+    parser.add_argument("--quick", action="store_true", help="tiny models, one thread, nothing kept")
     given = parser.parse_args(words)
     chosen = [case for case in CASES if all(word in case.name for word in given.only.split())]
     if not chosen:
         parser.error(f"no case has all of {given.only.split()} in its name")
+    rounds = given.rounds if given.rounds is not None else 1 if given.quick else 3
+    if rounds < 1 or given.tokens < 1:
+        parser.error("--rounds and --tokens take 1 or more")
     load = machine.load()
-    sizes, rounds, threads = (SMALL, 1, (1,)) if given.quick else ({}, given.rounds, (1, 2))
+    sizes, threads = (SMALL, (1,)) if given.quick else ({}, (1, 2))
     rows = [row for case in chosen for row in measured(case, sizes, threads, rounds, given.tokens)]
     result = {**machine.stamp(), "load_before": load, "rounds": rounds, "tokens": given.tokens, "rows": rows}
     print(table(result))
@@ -149,14 +152,16 @@ def by_modules() -> Any:
 def table(result: dict[str, Any]) -> str:
     """The table in Markdown, with what it was measured on."""
     shown: dict[tuple[str, str], list[str]] = {}
+    heads: dict[str, None] = {}  # in their order
     for row in result["rows"]:
+        heads[", ".join(f"{row[name]} {name if row[name] > 1 else name[:-1]}" for name in ("rows", "threads"))] = None
         ratio = median(b / a for a, b in zip(row["fused"], row["modules"], strict=True))
         shown.setdefault((row["case"], row["precision"]), []).append(f"{median(row['fused']):.2f}, {ratio:.2f}")
     where = result["machine"]
     return "\n".join(
         [
-            "| GPT-2 with | precision | 1 row, 1 thread | 1 row, 2 threads | 16 rows, 1 thread | 16 rows, 2 threads |",
-            "|---|---|---:|---:|---:|---:|",
+            f"| GPT-2 with | precision | {' | '.join(heads)} |",
+            f"|---|---|{'---:|' * len(heads)}",
             *(f"| {' | '.join((*about, *cells))} |" for about, cells in shown.items()),
             "",
             "Milliseconds of a fused step, and how many times as long the modules take. Measured by `python -m bench fused` "

@@ -5,7 +5,8 @@
 
 Requests for every endpoint that the runs have are drawn with a seed, with texts of unequal lengths; half of the completions
 are streams. First each is sent by itself, then all come from `--clients` at a time, or with `--minutes` as a Poisson process
-that takes so long; 5 % hang up in the middle and 5 % are bad. An answer has to be the one that it had alone, and a bad
+that takes so long. 5 % are bad. 5 % are drawn to hang up if they have no answer after 1 to 50 ms; most answers come sooner,
+so fewer do, and both numbers are told. An answer has to be the one that it had alone, and a bad
 request has to be refused with a status from 400 to 499. The server's memory is read every `--every` seconds. The first fifth
 of the requests warms it up; the median in each later tenth may be 2 % above the median in the first of them, for its whole
 resident memory and for the part that belongs to no file. The server's own counters have to show no failure. The status is 1
@@ -155,6 +156,7 @@ class Load:
                 self.found.fault(f"a bad request to {path} was answered with {bad.status_code}: {bad.text[:200]}")
             return
         hangs_up = chance < BAD + HANG_UP
+        self.found.counts["drawn to hang up"] += hangs_up
         try:
             status, answer = await self.answer(path, body, timeout=draw.uniform(0.001, 0.05) if hangs_up else 600)
         except httpx.TimeoutException:

@@ -1,13 +1,19 @@
-"""Small models whose parameters are all different, for kernels that run all their layers in one call."""
+"""Small models whose parameters are all different, for kernels that run all their layers in one call, and their calls."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
+import pytest
 import torch
+from torch import Tensor
 
 import qkv
+from qkv.nn.models import stack
 from qkv.nn.models.transformer import TransformerModel
+
+T = TypeVar("T")
 
 
 def varied_model(
@@ -24,3 +30,27 @@ def varied_model(
         for parameter in built.parameters():
             parameter += torch.randn(parameter.shape, generator=random).to(dtype) * 0.1
     return built
+
+
+def counted_calls(monkeypatch: pytest.MonkeyPatch, kernels: Any, number: Callable[..., int]) -> list[int]:
+    """A list that gets a number, made from the arguments, at each call of `kernels.run`."""
+    found: list[int] = []
+    run = kernels.run
+
+    def counted(*arguments: Any) -> None:
+        found.append(number(*arguments))
+        run(*arguments)
+
+    monkeypatch.setattr(kernels, "run", counted)
+    return found
+
+
+def by_modules(monkeypatch: pytest.MonkeyPatch, run: Callable[[], T], replaced: str = "fused_step") -> T:
+    """What `run` gives if the modules compute what `replaced` does otherwise."""
+    with monkeypatch.context() as patched:
+        patched.setattr(stack, replaced, lambda *about: None)
+        return run()
+
+
+def apart(found: Tensor, wanted: Tensor) -> float:
+    return float((found - wanted).norm() / wanted.norm())

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from fused_models import varied_model
+from fused_models import apart, by_modules, counted_calls, varied_model
 from torch import Tensor
 
 from qkv.nn.kernels.native import decoding_step as native
@@ -16,7 +17,6 @@ from qkv.nn.kernels.native.structures import CodesStruct
 from qkv.nn.kv_cache.cache import Cache
 from qkv.nn.kv_cache.kinds import QuantizedCache
 from qkv.nn.kv_cache.quantization import quantize
-from qkv.nn.models import stack
 from qkv.nn.models.fused_step import reason_against
 from qkv.nn.models.transformer import TransformerModel
 
@@ -49,15 +49,7 @@ def _no_gradients() -> Iterator[None]:
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Numbers of layers of the calls of the kernels so far."""
-    found: list[int] = []
-    run = native.run
-
-    def counted(x: Tensor, layers: Any, count: int, *rest: Any) -> None:
-        found.append(count)
-        run(x, layers, count, *rest)
-
-    monkeypatch.setattr(native, "run", counted)
-    return found
+    return counted_calls(monkeypatch, native, lambda x, layers, count, *rest: count)
 
 
 def model(name: str, dtype: torch.dtype = torch.float32) -> TransformerModel:
@@ -90,13 +82,11 @@ def both(
 ) -> tuple[tuple[Tensor, Cache], tuple[Tensor, Cache]]:
     """Logits and cache, by the fused step and by the modules."""
     found = steps_of(built, kind, counts, before)
-    with monkeypatch.context() as patched:
-        patched.setattr(stack, "fused_step", lambda *about: None)
-        return found, steps_of(built, kind, counts, before)
+    return found, by_modules(monkeypatch, lambda: steps_of(built, kind, counts, before))
 
 
-def apart(found: Tensor, wanted: Tensor) -> float:
-    return float((found - wanted).norm() / wanted.norm())
+def tensors_of(cache: Cache) -> list[Tensor]:
+    return [tensor for state in cache.layers for tensor in state.tensors().values()]  # type: ignore[attr-defined]
 
 
 def is_alike(found: Cache, wanted: Cache) -> bool:
@@ -153,11 +143,18 @@ def test_after_changes_of_the_cache(
     assert is_alike(found[1], wanted[1])
 
 
-def test_a_fork_goes_on_by_itself(calls: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    twins: list[Cache] = []
-    found, wanted = both(model("grouped"), CACHES[0], [1] * 6, monkeypatch, lambda cache: twins.append(cache.fork()))
+def test_a_fork_is_not_changed_by_later_steps(calls: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    twins, kept = list[Cache](), list[list[Tensor]]()
+
+    def fork(cache: Cache) -> None:
+        twins.append(cache.fork())
+        kept.append([tensor.clone() for tensor in tensors_of(twins[-1])])
+
+    found, wanted = both(model("grouped"), CACHES[0], [1] * 6, monkeypatch, fork)
     assert len(calls) == 6
-    assert all(twin.length == 21 + 3 for twin in twins)
+    for twin, then in zip(twins, kept, strict=True):
+        assert twin.length == 21 + 3 and len(then) >= 4
+        assert all(torch.equal(a, b) for a, b in zip(tensors_of(twin), then, strict=True))
     assert is_alike(*twins) and is_alike(found[1], wanted[1])
 
 
@@ -166,9 +163,7 @@ def test_bf16_is_as_near_as_the_modules_are(bits: Any, calls: list[int], monkeyp
     kind = QuantizedCache(bits=bits, group=8, residual=4)
     found, wanted = both(model("grouped", torch.bfloat16), kind, [1] * 9, monkeypatch)
     assert len(calls) == 9
-    with monkeypatch.context() as patched:
-        patched.setattr(stack, "fused_step", lambda *about: None)
-        exact, _ = steps_of(model("grouped", torch.bfloat16).double(), kind, [1] * 9)
+    exact, _ = by_modules(monkeypatch, lambda: steps_of(model("grouped", torch.bfloat16).double(), kind, [1] * 9))
     assert apart(found[0], exact) < 1.1 * apart(wanted[0], exact)
 
 
@@ -184,22 +179,20 @@ def test_a_long_cache_has_several_parts(calls: list[int], monkeypatch: pytest.Mo
 
     found = run()
     assert len(calls) == 3
-    with monkeypatch.context() as patched:
-        patched.setattr(stack, "fused_step", lambda *about: None)
-        assert apart(found, run()) < 1e-5
+    assert apart(found, by_modules(monkeypatch, run)) < 1e-5
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt", "grouped", "capped", "window"])
 def test_fifty_greedy_tokens(name: str, calls: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     built = model(name)
+    prompt = torch.arange(40).view(2, 20) % 50
     for kind in CACHES:
-        prompt = torch.arange(40).view(2, 20) % 50
-        found = built.generate(prompt, max_new_tokens=50, cache=kind)
+        calls.clear()
+        run = partial(built.generate, prompt, max_new_tokens=50, cache=kind)
+        found = run()
         assert len(calls) > 40
-        with monkeypatch.context() as patched:
-            patched.setattr(stack, "fused_step", lambda *about: None)
-            assert torch.equal(found, built.generate(prompt, max_new_tokens=50, cache=kind))
+        assert torch.equal(found, by_modules(monkeypatch, run))
 
 
 def test_what_keeps_a_cache_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

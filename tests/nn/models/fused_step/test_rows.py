@@ -141,9 +141,8 @@ def test_what_the_kernels_do_not_have_is_left_to_the_model() -> None:
     model = model_of("learned positions")
     rows = FusedRows(model)
     ring = model_of("a ring buffer")
-    assert rows.takes(model.start(1)) and not FusedRows(ring).takes(
-        ring.start(1)
-    )  # of which the second has no place yet
+    assert rows.takes(model.start(1))
+    assert not FusedRows(ring).takes(ring.start(1))  # its ring buffer is not there before the first step
     quantized = model.start(1, cache="int8")
     with evaluating(model):
         model.step(torch.tensor([[1, 2, 3]]), quantized)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from fused_models import varied_model
+from fused_models import apart, by_modules, counted_calls, varied_model
 from torch import Tensor, nn
 
 import qkv
@@ -16,7 +16,6 @@ from qkv.core.layout import Layout
 from qkv.nn.attention import tap
 from qkv.nn.kernels.native import decoding_step as native
 from qkv.nn.kv_cache.kinds import QuantizedCache
-from qkv.nn.models import stack
 from qkv.nn.models.fused_step import reason_against
 from qkv.nn.models.quantized.dequantize import dequantize
 from qkv.nn.models.quantized.quantize import quantize
@@ -73,15 +72,7 @@ def model(name: str, dtype: torch.dtype = torch.float32, **other: int) -> Transf
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Numbers of layers of the calls of the kernels so far."""
-    found: list[int] = []
-    run = native.run
-
-    def counted(x: Tensor, layers: Any, count: int, *rest: Any) -> None:
-        found.append(count)
-        run(x, layers, count, *rest)
-
-    monkeypatch.setattr(native, "run", counted)
-    return found
+    return counted_calls(monkeypatch, native, lambda x, layers, count, *rest: count)
 
 
 @pytest.fixture(autouse=True)
@@ -111,16 +102,6 @@ def logits(
 def tokens(steps: int, rows: int = 3, count: int = 1) -> list[Tensor]:
     random = torch.Generator().manual_seed(2)
     return [torch.randint(0, 50, (rows, count), generator=random) for _ in range(steps)]
-
-
-def by_modules(monkeypatch: pytest.MonkeyPatch, run: Callable[[], Tensor]) -> Tensor:
-    with monkeypatch.context() as patched:
-        patched.setattr(stack, "fused_step", lambda *about: None)
-        return run()
-
-
-def apart(found: Tensor, wanted: Tensor) -> float:
-    return float((found - wanted).norm() / wanted.norm())
 
 
 @pytest.mark.parametrize("name", MODELS)
