@@ -135,7 +135,8 @@ def reformers() -> dict[str, Points]:
 
 def linear() -> str:
     """Another function than soft-max attention, and how far from it."""
-    return ", ".join(f"{by_features(score, Elu1()):.2g} (± {score:g})" for score in SCORES)
+    *others, last = (f"{by_features(score, Elu1()):.2g} (± {score:g})" for score in SCORES)
+    return f"{', '.join(others)} and {last}"
 
 
 if __name__ == "__main__":

@@ -88,6 +88,8 @@ def test_pruning_to_a_rank_and_fine_tuning_keeps_both_models(trained: Path, tmp_
 def test_factorized_outputs_are_nearer_with_the_inputs_than_without(trained: Path, tmp_path: Path):
     result = prune(trained, tmp_path / "small", rank=4, **options())
     whole, small = (qkv.load(path, "cpu").model for path in (trained, result.folder))
+    assert small.spec.decoder.blocks[0].cross.low_rank.k == result.ranks["decoder.blocks.0.cross.k"] == 4
+    assert result.parameters[1] == sum(p.numel() for p in small.parameters()) < result.parameters[0]
     blind = factorize(whole, result.ranks)
     ids = torch.tensor([[5, 6, 7, 5, 6, 8]])
     with torch.no_grad():

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from qkv.nn.attention.feature_maps import Elu1
+from qkv.nn.attention.feature_maps import Elu1, Favor
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -37,6 +38,12 @@ def test_performers_error_falls_as_the_root_of_its_features(script: ModuleType, 
     assert ", ".join(f"{script.slope(points):.2f}" for points in found.values()) in page
     assert script.linear() in page
     assert script.by_features(0.1, Elu1()) > 4 * small[1024]
+
+
+def test_four_times_as_many_features_of_performer_halve_its_error(script: ModuleType) -> None:
+    features = [Favor(n_features=m) for m in (16, 64, 256)]
+    errors = [sum(script.by_features(0.1, one, str(i)) for i in range(8)) for one in features]
+    assert all(0.4 < more / fewer < 0.6 for fewer, more in pairwise(errors)), errors
 
 
 def test_linformers_error_falls_above_the_rank_of_its_inputs(script: ModuleType, page: str) -> None:

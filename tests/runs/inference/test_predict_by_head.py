@@ -145,7 +145,8 @@ BART = {"layers": 2, "attention_heads": 2, "ffn_dim": 32}
 def test_answers_of_an_encoder_decoder_match_transformers(tmp_path: Path, family: str) -> None:
     """BART's decoder reads the question and the text too, after its starting token; mBART's after the text's last token."""
     of_hub(tmp_path, "BertForQuestionAnswering")  # for its tokenizer
-    usual = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "decoder_start_token_id": 3}
+    usual = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
+    usual["decoder_start_token_id"] = 2  # not the token that texts end with, from which mBART's starts
     sizes = {f"{stack}_{name}": n for stack in ("encoder", "decoder") for name, n in BART.items()}
     config = getattr(transformers, f"{family}Config")(
         vocab_size=len(WORDS.split()), d_model=16, max_position_embeddings=40, **sizes, **usual
