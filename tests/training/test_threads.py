@@ -90,7 +90,28 @@ def test_choices_in_vain_become_rare() -> None:
 def test_a_long_pass_is_timed_once_for_each_number() -> None:
     machine = Machine(2, work=8.0)
     machine.tuner().choose(machine.run)
-    assert machine.passes == 3  # and once before
+    assert machine.passes == 2
+
+
+def test_the_first_step_comes_before_the_choice() -> None:
+    machine = Machine(2)
+    tuner = machine.tuner()
+    assert not tuner.due
+    tuner.watch(0, 1.0)  # an empty step
+    assert not tuner.due
+    tuner.watch(1000, 1.0)
+    assert tuner.due
+
+
+def test_a_resumed_training_begins_with_the_number_of_the_checkpoint() -> None:
+    machine = Machine(4)
+    tuner = machine.tuner()
+    tuner.begin(3)  # of a machine with other cores
+    assert machine.threads == tuner.threads == 4
+    tuner.begin(1)
+    assert machine.threads == tuner.threads == 1
+    tuner.watch(1000, 1.0)
+    assert tuner.due and tuner.choose(machine.run).before == 1 and machine.threads == 4
 
 
 def test_a_small_gain_changes_nothing() -> None:

@@ -185,9 +185,12 @@ def _train(
 def _trained(
     recipe: str, settings: list[str], out: Path | None, resume: bool, overwrite: bool, device: str, verbose: bool
 ) -> int:
-    from ..runs.compare.comparison import Comparison
-    from ..runs.recipes.recipe import Recipe
-    from ..runs.train.train import train
+    from .texts import uncollected
+
+    with uncollected():
+        from ..runs.compare.comparison import Comparison
+        from ..runs.recipes.recipe import Recipe
+        from ..runs.train.train import train
 
     comparison = Comparison.load(recipe, settings)
     if comparison is not None:

@@ -162,6 +162,7 @@ class Trainer:
         self.display.begins_at(self.state.step)
         self.stream = iter(open_stream(self.state.position))
         if saved:
+            self._begin_threads(saved.get("fingerprint", {}))
             self.log.differs(self.state.step, saved.get("fingerprint", {}), self.fingerprint)
             restore_rng(saved, self.stepper.strategy, self.stepper.draws_alike)
         else:
@@ -212,6 +213,12 @@ class Trainer:
         if logs:
             self._log_line()
         self.display.at(state.step, self.elapsed, state.epochs)
+
+    def _begin_threads(self, saved: Mapping[str, Any]) -> None:
+        """Compute the first step with as many threads as the checkpoint's last one."""
+        if self.threads is not None and "threads" in saved:
+            self.threads.begin(saved["threads"])
+            self.fingerprint["threads"] = self.threads.threads
 
     def _choose_threads(self, batches: list[Batch]) -> None:
         assert self.threads is not None

@@ -1,8 +1,9 @@
-"""Choose how many threads a training on the CPU computes with, by timing passes at its start and when its pace changes.
+"""Choose how many threads a training on a CPU computes with, by timing passes after its first step and if its pace changes.
 
 Threads of one operation wait for the slowest of them. If another program takes a core, two threads can be slower than
 one, and small models may be faster with fewer threads even on quiet cores. The number is chosen by forward and backward
-passes whose gradients are thrown away, so neither the number nor the steps depend on each other. As long as the same
+passes whose gradients are thrown away, so neither the number nor the steps depend on each other. The first step, which also
+loads code and touches new memory, uses all cores, or after a resumption the number of the checkpoint. As long as the same
 number is chosen, a training repeats and resumes bit for bit.
 """
 
@@ -25,7 +26,6 @@ VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 """Environment variables by which users fix the number of threads."""
 
 ROUNDS = 3
-WARM = 3  # passes before the first timing
 LEAST = 0.05  # seconds that a timing takes at least, by repeating the pass
 LONG = 1.0  # seconds of a pass that is timed once only
 GAIN = 1.05  # how much faster another number has to be before it is taken
@@ -100,7 +100,7 @@ def candidates(cores: int) -> list[int]:
 class ThreadTuner:
     """Sets the number of threads of PyTorch for one training.
 
-    Call `choose` if `due`, and `watch` after each step.
+    Call `choose` if `due`, and `watch` after each step. `begin` sets the number of the steps before the first choice.
     """
 
     def __init__(
@@ -113,17 +113,23 @@ class ThreadTuner:
         self.numbers = list(numbers or candidates(usable_cores()))
         self.threads = self.numbers[0]
         self.clock, self.others, self.set_threads = clock, others or OtherLoad(), set_threads
-        self.due = len(self.numbers) > 1
+        self.due = False
+        self._chosen = False
         self._share, self._not_before = SHARE, 0.0
         self._paces: list[float] = []
         self._elapsed, self._streak = 0.0, 0
         self._reference: tuple[float, float] | None = None  # seconds per token and load at the last choice
 
+    def begin(self, threads: int) -> None:
+        """Compute with this number until the first choice, if it is one of those that are compared."""
+        if threads in self.numbers:
+            self.threads = threads
+            self.set_threads(threads)
+
     def choose(self, run: Callable[[], None]) -> ThreadChoice:
         """Time `run` with each number in turns, and take the fastest; the present one unless another gains 5 %."""
         began, before = self.clock(), self.threads
         self.others()
-        self._warm_up(run)
         numbers = [before, *(n for n in self.numbers if n != before)]
         taken: dict[int, list[float]] = {n: [] for n in numbers}
         for _ in range(ROUNDS):
@@ -140,12 +146,16 @@ class ThreadTuner:
         self._share = SHARE if self.threads != before else 2 * self._share
         self._paces, self._elapsed, self._streak, self._reference = [], 0.0, 0, None
         self._not_before = self.clock() + self._share * (self.clock() - began)
-        self.due = False
+        self.due, self._chosen = False, True
         return ThreadChoice(self.threads, seconds, max(0.0, load), before)
 
     def watch(self, tokens: int, seconds: float) -> None:
-        """Note the pace of a step. A change of the pace or of what other programs use makes a choice `due`."""
+        """Note the pace of a step. The first step makes a choice `due`, and so does a change of the pace or of what other
+        programs use."""
         if len(self.numbers) == 1 or not tokens:
+            return
+        if not self._chosen:
+            self.due = True
             return
         self._paces.append(seconds / tokens)
         self._elapsed += seconds
@@ -160,14 +170,6 @@ class ThreadTuner:
         changed = slower > PACE or abs(load - self._reference[1]) > LOAD
         self._streak = self._streak + 1 if changed else 0
         self.due = self._streak >= 2 and self.clock() >= self._not_before
-
-    def _warm_up(self, run: Callable[[], None]) -> None:
-        """Let the first passes of a process, which load code and touch new memory, not count."""
-        for _ in range(WARM):
-            began = self.clock()
-            run()
-            if self.clock() - began > LONG:
-                return
 
     def _time(self, run: Callable[[], None], warm: bool) -> float:
         """Seconds of one run, by repeating a short one; the first with another number of threads is not counted."""
