@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -186,6 +187,47 @@ def test_the_recipes_of_tasks_exist() -> None:
 
 def test_a_misspelt_command_is_still_found_by_its_spelling(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trian"]) == 2 and "Did you mean 'train'" in capsys.readouterr().err
+
+
+def test_every_command_that_writes_where_out_says_has_overwrite() -> None:
+    found: dict[tuple[str, ...], set[str]] = {}
+    for path, option in options():
+        found.setdefault(path, set()).update(option.opts)
+    writing = {path for path, names in found.items() if "--out" in names}
+    assert {path for path in writing if "--overwrite" not in found[path]} == {("reproduce",)}  # which continues
+    assert {("look",), ("explain",), ("report",), ("list",), ("cost", "sweep"), ("scaling", "fit")} <= writing
+
+
+WRITING = {
+    "look": ("look small-english tall --layers 0 --out", "x.svg"),
+    "explain": ("explain mask --out", "x.html"),
+    "cost sweep": ("cost gpt2 --sweep n_layers=1..2 --out", "x.svg"),
+    "list": ("list patterns --out", "pictures/causal.svg"),
+    "cost simulate": ("cost gpt2 --simulate --gpus 8..16 --hardware h100 --length 256 --out", "x.svg"),
+}
+
+
+@pytest.mark.usefixtures("elsewhere")
+@pytest.mark.parametrize(
+    ("command", "file"),
+    [
+        WRITING["explain"],
+        *(pytest.param(*one, marks=pytest.mark.slow) for name, one in WRITING.items() if name != "explain"),
+    ],
+)
+def test_a_file_that_is_there_is_kept_unless_it_may_be_overwritten(
+    command: str, file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = [*command.split(), file.partition("/")[0]]
+    Path(file).parent.mkdir(exist_ok=True)
+    Path(file).write_text("mine")
+    assert main(argv) == 2
+    assert f"{file} already exists; replace it with --overwrite, or choose another name" in capsys.readouterr().err
+    assert Path(file).read_text() == "mine"
+    assert main([*argv, "--overwrite"]) == 0 and "<" in Path(file).read_text(encoding="utf-8")
+    assert main([*argv[: argv.index("--out")], "--overwrite"]) == (0 if "look" in argv else 2)
+    if "look" not in argv:
+        assert "give --out too" in capsys.readouterr().err
 
 
 def options(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

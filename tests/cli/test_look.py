@@ -25,6 +25,25 @@ def test_a_page_is_written_and_what_it_shows_is_printed(trained: Path, capsys: p
 
 
 @pytest.mark.usefixtures("elsewhere")
+def test_the_page_of_a_look_before_is_replaced_and_a_file_of_somebody_else_is_not(
+    trained_lm: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for said in ("written to look.html\n", "written to look.html, in place of the file that was there\n"):
+        assert main(["look", str(trained_lm), "the cat", "--layers", "0"]) == 0
+        assert capsys.readouterr().out.endswith(said)
+    assert main(["look", str(trained_lm), "the cat", "--out", "look.html"]) == 2  # a name that is given
+    for mine in ("<title>my notes</title>", "{}"):
+        Path("look.html").write_text(mine)
+        assert main(["look", str(trained_lm), "the cat"]) == 2
+        assert "look.html already exists; replace it with --overwrite" in capsys.readouterr().err
+        assert Path("look.html").read_text() == mine
+    Path("look.html").rename("mine.html")
+    Path("look.html").symlink_to("mine.html")
+    assert main(["look", str(trained_lm), "the cat"]) == 2 and Path("mine.html").read_text() == "{}"
+    assert main(["look", str(trained_lm), "the cat", "--json", "--overwrite"]) == 2
+
+
+@pytest.mark.usefixtures("elsewhere")
 def test_one_score_as_text_and_as_json(trained_lm: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["look", str(trained_lm), "the cat is old", "--score", "0.1.2.1"]) == 0
     assert "layer 0, head 1:" in capsys.readouterr().out

@@ -66,12 +66,14 @@ class Countdown:
         return self.left < 0
 
     def install(self) -> None:
+        from qkv.nn.kv_cache import io as caches
         from qkv.training.checkpoints import weights
 
         for name in OPERATIONS:
             setattr(os, name, self._counted(getattr(os, name)))
         builtins.open = io.open = self._opening(io.open)  # type: ignore[assignment]
-        weights.save_file = self._saving(weights.save_file)  # type: ignore[attr-defined]
+        for module in (weights, caches):
+            module.save_file = self._saving(module.save_file)  # type: ignore[attr-defined]
 
     def _counted(self, real: Callable[..., Any]) -> Callable[..., Any]:
         def counted(*args: Any, **options: Any) -> Any:

@@ -42,7 +42,7 @@ sys.path.insert(0, str(TESTS / "helpers"))
 
 from run_tiny import TINY, translator  # noqa: E402
 from run_untrained import bert, of, words  # noqa: E402
-from writing_commands import Program, conversions, lab, results, saves, sources, tools  # noqa: E402
+from writing_commands import Program, conversions, folders, lab, results, saves, sources, tools  # noqa: E402
 
 from qkv.core import atomic  # noqa: E402
 
@@ -295,7 +295,7 @@ def _wrong(trial: Trial, target: Path, end: End) -> list[str]:
     atomic.recover(target)
     now, kept = snapshot(target, program.varying), snapshot(atomic.old(target), program.varying)
     begun = program.long and kept == old  # a run that has begun, while the old one is kept
-    if not (now in (new, old) or begun):
+    if not (now in (new, old) or begun or (program.apart and _each_whole(now, old, new))):
         wrong.append(f"it is neither the old nor the new one: {sorted(now)}")
     if end.how in ("refused", "failed"):
         if now == new and not program.long:
@@ -315,6 +315,14 @@ def _wrong(trial: Trial, target: Path, end: End) -> list[str]:
     left = [path.name for path in target.parent.iterdir() if path != target]
     inside = [str(path.relative_to(target)) for path in target.rglob(".tmp-*")] if target.is_dir() else []
     return wrong + [f"{name} is left" for name in (*left, *inside)]
+
+
+def _each_whole(now: dict[str, bytes], old: dict[str, bytes], new: dict[str, bytes]) -> bool:
+    """Whether each file is the old or the new one, but for what a killed process was writing."""
+    files = {name: content for name, content in now.items() if not Path(name).name.startswith(".tmp-")}
+    return (
+        all(content in (old.get(name), new.get(name)) for name, content in files.items()) and old.keys() <= files.keys()
+    )
 
 
 # -- the programs ---------------------------------------------------------------------------------------------------
@@ -404,6 +412,7 @@ def programs(home: Path) -> dict[str, Program]:
         **saves(home / "sources"),
         **tools(home / "sources"),
         **results(home / "sources"),
+        **folders(home / "sources"),
         **lab(home / "sources"),
     }
 
@@ -428,6 +437,7 @@ def main() -> None:
         *conversions(home := given.folder / "sources"),
         *tools(home),
         *results(home),
+        *folders(home),
         *lab(home),
         "save-lora",
     }:

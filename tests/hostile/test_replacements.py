@@ -26,6 +26,7 @@ COMMANDS = (
     "score",
 )
 RESULTS = (*(f"predict-{kind}" for kind in ("csv", "jsonl", "parquet")), "look-svg", "look-html", "eval", "explain")
+OTHERS = ("cache", "report", "cost-sweep", "cost-simulate", "transcribe", "tour", "list")
 IS_ROOT = sys.platform == "linux" and os.geteuid() == 0
 slow = pytest.mark.slow
 
@@ -38,9 +39,10 @@ slow = pytest.mark.slow
         pytest.param(("--every", "9"), SAVES, marks=slow),
         pytest.param(("--every", "11"), COMMANDS, marks=slow),
         pytest.param(("--every", "11"), RESULTS, marks=slow),
+        pytest.param(("--every", "4"), OTHERS, marks=slow),
         pytest.param(("--every", "5"), ("quantize", "prune"), marks=slow),
         pytest.param(("--every", "23"), ("train",), marks=slow),
-        *(pytest.param(("--every", "10"), (study,), marks=slow) for study in ("ablate", "tune", "scaling")),
+        *(pytest.param(("--every", "10"), (study,), marks=slow) for study in ("ablate", "tune", "scaling", "compare")),
         pytest.param(("--every", "7"), ("onnx", "torch-export"), marks=slow),
         pytest.param(("--moments", "4"), ("convert-hub", "convert-shards", "command-prune"), marks=slow),
         *(
@@ -51,7 +53,7 @@ slow = pytest.mark.slow
             )
             for programs in (
                 ("convert-hub", "convert-gguf", "save-lora", "adapter", "tokenizer-convert"),
-                ("quantize", "prune", "convert-merged", "tokenizer-train", "predict-csv"),
+                ("quantize", "prune", "convert-merged", "tokenizer-train", "predict-csv", "cache", "report", "tour"),
                 ("train",),
             )
         ),

@@ -14,14 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 TESTS = Path(__file__).parents[1]
 sys.path.insert(0, str(TESTS / "helpers"))
 
+import whispering  # noqa: E402
 from run_tiny import TINY, translator  # noqa: E402
 from run_untrained import of, words  # noqa: E402
+from small_comparison import SMALL  # noqa: E402
 from small_study import written_study  # noqa: E402
 
 from qkv.cli import main  # noqa: E402
+from qkv.data.media.audio import encode  # noqa: E402
 from qkv.data.tokenizers.tokenizer import Tokenizer  # noqa: E402
 from qkv.data.tokenizers.tokenizer import train as train_tokenizer  # noqa: E402
 from qkv.data.tokenizers.training.spec import TokenizerSpec  # noqa: E402
@@ -34,13 +39,15 @@ STUDY_FILES = r".*\.(html|json|jsonl|yaml|csv|tex|md|db)|optimizer.*"
 @dataclass(frozen=True)
 class Program:
     """`old` writes what `new` replaces at a path. `varying` files are not the same each time. `long`: the old one is kept
-    aside until the new one is finished. `every`: of how many operations one is tried, because there are many."""
+    aside until the new one is finished. `apart`: the files of a folder are replaced one by one. `every`: of how many
+    operations one is tried, because there are many."""
 
     old: Callable[[Path], object]
     new: Callable[[Path], object]
     name: str = "out"
     varying: str = "$."
     long: bool = False
+    apart: bool = False
     every: int = 1
 
 
@@ -80,7 +87,17 @@ def sources(home: Path) -> Path:
     (home / "b.txt").write_text("a dog lay on a rug, and slept\n" * 50)
     (home / "in.csv").write_text("text\nabc\nbca\n")
     (home / "other.csv").write_text("text\ncab\n")
+    texts = {"path": str(home / "train.txt"), "validation_path": str(home / "validation.txt")}
+    (home / "schemes.yaml").write_text(yaml.safe_dump({**SMALL, "data": {"kind": "text", **texts}}))
+    _sounds(home)
     return home
+
+
+def _sounds(home: Path) -> None:
+    whispering.save(home / "whisper")
+    (home / "sounds").mkdir()
+    for n in range(2):
+        (home / "sounds" / f"{n}.wav").write_bytes(encode(whispering.noise(0.3, n), 16_000))
 
 
 def _convert(home: Path, to: str, *options: str, first: str = "one", second: str = "other", **program: Any) -> Program:
@@ -189,17 +206,60 @@ def results(home: Path) -> dict[str, Program]:
     def looked(file: str) -> Program:
         return Program(
             lambda path: command("look", here() / "one", "the cat", "--out", path, "--device", "cpu"),
-            lambda path: command("look", here() / "one", "the cat sat", "--out", path, "--device", "cpu"),
+            lambda path: command(
+                "look", here() / "one", "the cat sat", "--out", path, "--overwrite", "--device", "cpu"
+            ),
             file,
         )
 
     evaluated = ("eval", home / "reverse", "--device", "cpu")
+    swept = ("cost", "gpt2", "--sweep")
+    simulated = ("cost", "gpt2", "--simulate", "--hardware", "h100", "--length", 64, "--gpus")
+    heard = ("transcribe", home / "whisper", home / "sounds", "--json", "--device", "cpu", "--language")
 
     return {
         **{f"predict-{kind}": predicted(f"out.{kind}") for kind in ("csv", "jsonl", "parquet")},
         **{f"look-{kind}": looked(f"out.{kind}") for kind in ("svg", "html", "json")},
         "eval": program("out.jsonl", (*evaluated, "--data", "validation"), (*evaluated, "--overwrite")),
-        "explain": program("out.html", ("explain", "attention"), ("explain", "backprop")),
+        "explain": program("out.html", ("explain", "attention"), ("explain", "backprop", "--overwrite")),
+        "report": program(
+            "out.html",
+            ("report", home / "reverse", home / "lora"),
+            ("report", home / "lora", home / "reverse", "--overwrite"),
+        ),
+        "cost-sweep": program("out.svg", (*swept, "tokens=128..256"), (*swept, "tokens=128..512", "--overwrite")),
+        "cost-simulate": program("out.html", (*simulated, "8..8"), (*simulated, "8..16", "--overwrite")),
+        "transcribe": program("out", (*heard, "en"), (*heard, "de", "--overwrite"), apart=True),
+    }
+
+
+def folders(home: Path) -> dict[str, Program]:
+    """Commands that write what is always the same: the old one is what an earlier version wrote. And a cache of Python's."""
+    from kv_caches import feed, started
+
+    from qkv.nn.kv_cache.kinds import FullCache
+
+    def earlier(*words: str, end: str) -> Program:
+        def old(path: Path) -> None:
+            command(*words, path)
+            for file in path.iterdir():
+                file.write_bytes(file.read_bytes() + end.encode())
+
+        return Program(old, lambda path: command(*words, path), apart=True, every=5)
+
+    def pictures(path: Path) -> None:
+        command("list", "positions", "--overwrite", "--out", path)
+
+    def cached(tokens: int) -> Callable[[Path], None]:
+        cache = started(FullCache(), about=lambda: {"layers": []})
+        feed(cache, tokens)
+        return cache.save
+
+    drawn = earlier("list", "positions", "--out", end="<!-- of before -->")
+    return {
+        "tour": earlier("tour", "--html", end="<!-- of before -->"),
+        "list": Program(drawn.old, pictures, apart=True, every=5),
+        "cache": Program(cached(3), cached(5), "cache.safetensors"),
     }
 
 
@@ -219,6 +279,9 @@ def lab(home: Path) -> dict[str, Program]:
     def shrunk(name: str, *options: object) -> Callable[[Path], None]:
         return lambda path: command(name, sources(home) / "reverse", *options, "--out", path, "--device", "cpu")
 
+    def compared(*options: object) -> Callable[[Path], None]:
+        return lambda path: command("train", sources(home) / "schemes.yaml", *options, "--out", path, "--device", "cpu")
+
     rates = ("--space", "training.optimizer.lr=1e-4..1e-2", "--trials")
     return {
         "command-quantize": Program(
@@ -234,4 +297,11 @@ def lab(home: Path) -> dict[str, Program]:
         "ablate": program("ablate", ("--drop", "scale", "--seeds", 1), ("--vary", "model.n_heads=1,2", "--seeds", 1)),
         "tune": program("tune", (*rates, 2), (*rates, 3)),
         "scaling": program("scaling", ("--sizes", "8x1,12x1,16x1,24x1"), ("--sizes", "8x1,12x1,16x1,20x1")),
+        "compare": Program(
+            compared("training.max_steps=2"),
+            compared("training.max_steps=3", "--overwrite"),
+            varying=STUDY_FILES,
+            long=True,
+            every=12,
+        ),
     }

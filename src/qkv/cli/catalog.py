@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from .options import Json
+from .options import Json, Overwrite
 from .say import console, echo_json
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def list_(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Write pictures of all patterns or positions to DIR.")
     ] = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """List recipes, presets, the Hub's families, metrics, or the kinds of a part, with a line about each."""
     if what is None:
@@ -51,7 +52,9 @@ def list_(
     if out is not None:
         if what not in ("patterns", "positions"):
             raise ValueError(f"--out is for the pictures of patterns and positions, and {what} have none; leave it out")
-        _save(out) if what == "patterns" else _save_positions(out)
+        _save(out, overwrite) if what == "patterns" else _save_positions(out, overwrite)
+    elif overwrite:
+        raise ValueError("--overwrite replaces the pictures of --out; give --out too")
     if what == "patterns" and not json:
         _draw()
         return
@@ -164,13 +167,13 @@ def _positions() -> list[Row]:
     return rows
 
 
-def _save_positions(folder: Path) -> None:
+def _save_positions(folder: Path, overwrite: bool) -> None:
     """Draw every position scheme that has something to show."""
     from ..core.atomic import write_file
     from ..look.position_pictures import picture
     from ..nn.positions.base import Position
 
-    _claim(folder)
+    _claim(folder, (f"{name}.svg" for name in Position.kinds), overwrite)
     names, without = [], []
     for name, kind in Position.kinds.items():
         try:
@@ -222,28 +225,37 @@ def _draw() -> None:
     console().print(table)
 
 
-def _save(folder: Path) -> None:
+def _save(folder: Path, overwrite: bool) -> None:
     """Write a picture of every pattern, named after its expression."""
     from ..nn.patterns.gallery import GALLERY
 
-    _claim(folder)
+    _claim(folder, _pattern_files(), overwrite)
     for example in GALLERY:
         for ending in ("svg", "png"):
             example.pattern.save_picture(folder / f"{_file_name(example)}.{ending}", SAVED)
+
+
+def _pattern_files() -> Iterator[str]:
+    """The names of the pictures of patterns."""
+    from ..nn.patterns.gallery import GALLERY
+
+    return (f"{_file_name(example)}.{ending}" for example in GALLERY for ending in ("svg", "png"))
 
 
 def _file_name(example: Example) -> str:
     return "-".join(re.findall(r"[A-Za-z0-9_]+|~", example.spelling)).replace("~", "not").lower()
 
 
-def _claim(folder: Path) -> None:
-    """Make the folder of the pictures of patterns and positions, or check the one that is there."""
+def _claim(folder: Path, names: Iterable[str], overwrite: bool) -> None:
+    """Make the folder of the pictures of patterns and positions, or check the one that is there; claim the `names`."""
+    from ..core.atomic import claim
     from ..io.directories.layout import Contents, claim_folder
-    from ..nn.patterns.gallery import GALLERY
     from ..nn.positions.base import Position
 
-    patterns = (f"{_file_name(example)}.{ending}" for example in GALLERY for ending in ("svg", "png"))
-    claim_folder(folder, Contents("the pictures of qkv list", (*patterns, *(f"{name}.svg" for name in Position.kinds))))
+    every = (*_pattern_files(), *(f"{name}.svg" for name in Position.kinds))
+    claim_folder(folder, Contents("the pictures of qkv list", every))
+    for name in names:
+        claim(folder / name, overwrite)
 
 
 ROLES = {

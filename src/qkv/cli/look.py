@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .files_beside import FilesBeside
-from .options import Device, ImageFiles, SoundFiles, VideoFiles
+from .options import Device, ImageFiles, Overwrite, SoundFiles, VideoFiles
 from .say import echo
 from .texts import dumps, note_files, small_english, warn_of_settings
 
@@ -45,9 +45,10 @@ def look(
         typer.Option(
             metavar="FILE",
             help="Where to write: `.html` is a page, `.json` has exact weights, `.svg`, `.png` and `.pdf` are a picture. "
-            "[default: look.html]",
+            "[default: look.html, which replaces an earlier page of qkv]",
         ),
     ] = None,
+    overwrite: Overwrite = False,
     word: Annotated[
         str | None,
         typer.Option(
@@ -137,7 +138,7 @@ def look(
     Encoder–decoders show source and output, classifiers the predicted class, language models the likeliest next tokens.
     Layers, heads and tokens count from 0.
     """
-    from ..io.directories.layout import claim_page
+    from ..io.directories.layout import claim_page, is_own_page
     from ..look.view.figure import check_suffix
     from ..runs.inference.loaded import has_towers
     from ..runs.inference.look.live import changed_look
@@ -154,10 +155,9 @@ def look(
     }
     pair = None if score is None else _pair(score)
     path = check_suffix(out or "look.html")
-    if not path.parent.is_dir():
-        raise ValueError(f"there is no folder {path.parent} for {path.name}; create it first")
-    if not (serve or json or pair):
-        claim_page(path)
+    writes = not (serve or json or pair)
+    replaced = writes and path.is_file()
+    claim_page(path if writes else None, overwrite or (writes and out is None and is_own_page(path)))
     run, inputs = _named(run, inputs)
     loaded = load(run, device=device)
     warn_of_settings(inputs, "`qkv look` uses the run's settings, leave it out")
@@ -180,7 +180,7 @@ def look(
         echo(dumps(figure.to_json()))
     else:
         figure.save(path)
-        _tell(figure, path)
+        _tell(figure, path, replaced)
 
 
 def _named(run: str | None, inputs: list[str] | None) -> tuple[str, list[str] | None]:
@@ -207,14 +207,14 @@ def _check_together(serve: bool, out: Path | None, json: bool, score: str | None
         raise ValueError("--port is an option of the live page; give --serve as well")
 
 
-def _tell(figure: Figure, path: Path) -> None:
+def _tell(figure: Figure, path: Path, replaced: bool) -> None:
     """Print the predictions, what is not drawn, and where the page is."""
     for view in figure.views:
         for name, value in view.facts:
             echo(f"{name}: {value or '(empty)'}")
         for note in view.notes:
             echo(f"{note}.")
-    echo(f"written to {path}")
+    echo(f"written to {path}{', in place of the file that was there' if replaced else ''}")
 
 
 def _serve(run: Run, inputs: list[str], changes: list[HeadChange], port: int, options: dict[str, Any]) -> None:

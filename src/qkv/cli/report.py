@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from .options import Overwrite
 from .say import echo
 
 
@@ -16,6 +17,7 @@ def report(
         Path | None,
         typer.Option(metavar="FILE.html", help="The page that compares several runs; required if there are several."),
     ] = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Write a run's `report.html` again, without training; also for a run that was interrupted or killed.
 
@@ -32,14 +34,13 @@ def report(
     if len(runs) == 1:
         if out is not None:
             raise ValueError("--out is for the page of several runs; the report of one is written into its directory")
+        claim_page(None, overwrite)
         echo(f"The report is in {write_report(runs[0])}; open it in a browser.")
         return
     if out is None:
         raise ValueError("several runs are compared on a separate page; name it with --out page.html")
     if out.suffix != ".html" or out.is_dir():
         raise ValueError(f"--out is a file that ends in .html, not {out}")
-    if not out.parent.is_dir():
-        raise ValueError(f"there is no folder {out.parent} for {out.name}; create it first")
-    claim_page(out)
+    claim_page(out, overwrite)
     write_side_by_side(runs, out)
     echo(f"The comparison is in {out}; open it in a browser.")

@@ -36,11 +36,11 @@ def test_a_file_of_a_model_or_a_run_is_not_replaced_by_itself(tmp_path: Path, kn
     for file in (known, name, "table.csv"):
         (tmp_path / file).write_text("{}")
     claim_output(tmp_path / "table.csv", overwrite=True)
-    claim_page(tmp_path / "table.csv")
+    claim_page(tmp_path / "table.csv", overwrite=True)
     with pytest.raises(ValueError, match=f"{name} is part of a"):
         claim_output(tmp_path / name, overwrite=True)
     with pytest.raises(ValueError, match=f"{name} is part of a"):
-        claim_page(tmp_path / name)
+        claim_page(tmp_path / name, overwrite=True)
 
 
 def test_an_input_is_not_written_over(tmp_path: Path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from typing import Any
 
 from qkv.lab.ablate.forecast import CostForecast
 from qkv.lab.ablate.page import _difference
 from qkv.lab.ablate.summary import AblationSummary, Spread, VariantRow
-from qkv.lab.ablate.tables import as_csv, paired
+from qkv.lab.ablate.tables import as_csv, markdown, paired
 
 
 def test_a_loss_has_its_interval_in_the_tables_too() -> None:
@@ -32,3 +34,11 @@ def test_the_terminal_tells_the_difference_of_the_loss_beside_the_first_metric()
     first, second = paired(AblationSummary("s", "steps", "b", (0, 1), metrics, (row,)))
     assert first.startswith("variant: Exact match +0.00")
     assert second == "variant: Loss +0.1 from the baseline, 95 % interval +0.05 to +0.15"
+
+
+def test_a_label_with_line_ends_stays_in_its_row() -> None:
+    row = VariantRow("v", "a\rb\nc", ("x='a\rb'",), CostForecast(10, 1.0, None, None, None))
+    summary = AblationSummary("s", "steps", "b", (0,), (), (row,))
+    (read,) = csv.DictReader(io.StringIO(as_csv(summary), newline=""))
+    assert read["variant"] == "a\rb\nc" and read["settings"] == "x='a\rb'" and read["parameters"] == "10"
+    assert markdown(summary).splitlines()[2].startswith("| a b c |")

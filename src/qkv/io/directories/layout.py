@@ -323,9 +323,23 @@ def claim_output(path: Path, overwrite: bool, inputs: Iterable[Path] = ()) -> No
     atomic.claim(path, overwrite)
 
 
-def claim_page(path: Path) -> None:
-    """`claim_output` for a page or picture, which replaces an older one."""
-    claim_output(path, overwrite=path.exists())
+def claim_page(path: Path | None, overwrite: bool) -> None:
+    """`claim_output` for a page or picture that a command writes only if its name is given.
+
+    Raises ValueError if the folder of the page is missing, or if `overwrite` is given without a page.
+    """
+    if path is None:
+        if overwrite:
+            raise ValueError("--overwrite replaces the file of --out; give --out too")
+        return
+    if not path.parent.is_dir():
+        raise ValueError(f"there is no folder {path.parent} for {path.name}; create it first")
+    claim_output(path, overwrite)
+
+
+def is_own_page(path: Path) -> bool:
+    """Whether a file is a page that qkv wrote, and no link to one."""
+    return path.is_file() and not path.is_symlink() and is_written(path, PurePath(path.name))
 
 
 def claim_folder(folder: Path, contents: Contents | None, inputs: Iterable[Path] = ()) -> None:

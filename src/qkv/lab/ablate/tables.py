@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from pathlib import Path
 
 from ...core.metrics.display import display_of
+from ...data.files.csv_dialect import written
 from ...io.directories.layout import write_json, write_text
 from ...look.formatting import scaled, shown
 from ...look.svg import readable
@@ -41,7 +40,8 @@ def write_tables(summary: AblationSummary, out: Path) -> None:
 def markdown(summary: AblationSummary) -> str:
     head, rows = cells(summary)
     lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
-    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+    plain = ((" ".join(cell.splitlines()).replace("|", "\\|") for cell in line) for line in lines)
+    return "".join("| " + " | ".join(line) + " |\n" for line in plain)
 
 
 def latex(summary: AblationSummary) -> str:
@@ -68,9 +68,7 @@ def as_csv(summary: AblationSummary) -> str:
     for metric in summary.metrics:
         head += [f"{metric}_mean", f"{metric}_sd", *(f"{metric}_seed_{seed}" for seed in summary.seeds)]
         head += [f"{metric}_difference", f"{metric}_difference_low", f"{metric}_difference_high"]
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(head)
+    lines: list[list[object]] = [[*head]]
     for row in summary.rows:
         line: list[object] = [row.label, " ".join(row.settings), row.forecast.parameters, row.forecast.flops]
         line += [row.forecast.seconds, _mean(row.seconds), _mean(row.speed), " ".join(map(str, row.diverged))]
@@ -79,8 +77,8 @@ def as_csv(summary: AblationSummary) -> str:
             values = {} if spread is None else spread.values
             line += [_mean(spread), None if spread is None else spread.sd, *(values.get(s) for s in summary.seeds)]
             line += [row.differences.get(metric), *row.intervals.get(metric, (None, None))]
-        writer.writerow(line)
-    return file.getvalue()
+        lines.append(line)
+    return written(lines)
 
 
 def cells(summary: AblationSummary, most: int | None = None) -> tuple[list[str], list[list[str]]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...cli.options import Json, RecipeOrPreset, Settings
+from ...cli.options import Json, Overwrite, RecipeOrPreset, Settings
 from ...cli.say import echo, echo_json
 
 if TYPE_CHECKING:
@@ -110,6 +110,7 @@ def simulate(
     ] = None,
     compile: Compile = False,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw into an .svg or .html file.")] = None,
+    overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
     """Simulate training on more and more GPUs: the fastest layout, time of a step and MFU for each number.
@@ -125,8 +126,7 @@ def simulate(
     first, last = _range(gpus)
     if out is not None and out.suffix not in (".svg", ".html"):
         raise ValueError(f"--out draws an .svg or .html file, not {out.name}")
-    if out is not None:
-        claim_page(out)
+    claim_page(out, overwrite)
     numbers = sizes(first, last)
     question = _question(name, settings, hardware, network, first, length, batch or 2 * first, None, compile)
     with progress(2 * len(numbers)) as advance:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...cli.options import Json
+from ...cli.options import Json, Overwrite
 from ...cli.say import console, echo, echo_json
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def sweep(
     ] = "tokens=128..1k",
     length: Length = 512,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the costs into an .svg or .html file.")] = None,
+    overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
     """Show the costs of models for sizes that double: tokens, or any size of a preset."""
@@ -57,8 +58,7 @@ def sweep(
     key, sizes = read_range(over)
     if out is not None and out.suffix not in (".svg", ".html"):
         raise ValueError(f"--out draws an .svg or .html file, not {out.name}")
-    if out is not None:
-        claim_page(out)
+    claim_page(out, overwrite)
     models, changes = _split(names)
     if out is not None and len(models) > 4:
         raise ValueError(f"a drawing has up to four models, not {len(models)}; leave out some, or --out")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ...cli.options import Device, Json, Settings
+from ...cli.options import Device, Json, Overwrite, Settings
 from ...cli.say import console, echo, echo_json
 from .studies import Recipe, interrupted, resume_or_overwrite
 
@@ -118,6 +118,7 @@ def fit(
         typer.Argument(metavar="TABLE", help="A CSV file with the columns parameters, tokens (or flops) and loss."),
     ],
     out: Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write a report.")] = None,
+    overwrite: Overwrite = False,
     budgets: Annotated[
         str | None, typer.Option("--predict", metavar="FLOPS,…", help="Predict the best use of these budgets.")
     ] = None,
@@ -140,8 +141,7 @@ def fit(
 
     if out is not None and out.suffix != ".html":
         raise ValueError(f"--out writes an .html file, not {out.name}")
-    if out is not None:
-        claim_page(out)
+    claim_page(out, overwrite)
     points = read_points(table)
     laws = fit_laws(points.without_highest(leave_out) if leave_out else points, bootstrap=bootstrap, seed=seed)
     asked = () if budgets is None else _numbers("--predict", budgets)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +15,7 @@ from ...core.atomic import drop_old
 from ...core.device import choose
 from ...core.optional_libraries import need
 from ...core.spec import counted
+from ...data.files.csv_dialect import written
 from ...io.directories import layout
 from ...nn.kernels.threads import set_threads
 from ...runs.compare.study_directory import begun, check_contents, data_of, needs_resume, saved_study
@@ -72,7 +71,8 @@ def scale(
     """
     several.instance(study, ScalingStudy, "study", "Study.load")
     several.flags(plan=plan, resume=resume, overwrite=overwrite)
-    several.whole_numbers(1, jobs=jobs, bootstrap=bootstrap)
+    several.whole_numbers(1, jobs=jobs)
+    several.whole_numbers(0, bootstrap=bootstrap)
     several.numbers(0, seconds=seconds)
     console, out = console or Console(quiet=True), several.path(out, "out")
     if not plan:
@@ -238,9 +238,5 @@ def _row(study: ScalingStudy, rung: Rung, rungs: Sequence[Rung]) -> dict[str, An
 
 def _table(study: ScalingStudy, rungs: Sequence[Rung], outcomes: Mapping[str, Outcome]) -> str:
     """`points.csv`: a row for each run; `loss` is empty if it diverged."""
-    text = io.StringIO()
     rows = [{**_row(study, rung, rungs), "loss": outcomes[rung.name].loss} for rung in rungs]
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    return written([list(rows[0]), *(list(row.values()) for row in rows)])

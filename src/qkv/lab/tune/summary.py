@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import shlex
 import warnings
 from collections.abc import Mapping, Sequence
@@ -11,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...data.files.csv_dialect import written
 from ...io.directories.layout import EVALUATION, read_json, write_json, write_text
 from .storage import optuna
 from .trial import TrialResult
@@ -114,14 +113,12 @@ def trial_folder(out: Path, number: int) -> Path:
 def write_tables(summary: TuningSummary, out: Path) -> None:
     """Write `trials.csv` and `trials.json`."""
     keys = list(dict.fromkeys(key for row in summary.trials for key in row.settings))
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["trial", "status", summary.metric, *keys, "steps", "seconds"])
+    lines: list[list[object]] = [["trial", "status", summary.metric, *keys, "steps", "seconds"]]
     for row in summary.trials:
         one = row.result
         values = [row.settings.get(key) for key in keys]
-        writer.writerow([row.number, one.status, one.value, *values, one.steps, one.seconds])
-    write_text(out / FILES[0], file.getvalue())
+        lines.append([row.number, one.status, one.value, *values, one.steps, one.seconds])
+    write_text(out / FILES[0], written(lines))
     write_json(out / FILES[1], summary.to_dict())
 
 

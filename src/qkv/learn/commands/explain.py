@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...cli.options import Device, Json
+from ...cli.options import Device, Json, Overwrite
 from ...cli.say import console, echo, echo_json
 from ...cli.texts import small_english
 
@@ -56,6 +56,7 @@ def explain(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE.html", help="Write a page that needs no network instead.")
     ] = None,
+    overwrite: Overwrite = False,
     json: Json = False,
     device: Device = "auto",
 ) -> None:
@@ -63,12 +64,13 @@ def explain(
     where a term of a lecture is in qkv."""
     chosen: dict[str, object] = {"--text": text, "--target": target, "--layer": layer, "--head": head, "--token": token}
     if not words:
-        useless = [option for option, value in {"--run": run, **chosen, "--out": out}.items() if value is not None]
+        given = {"--run": run, **chosen, "--out": out, "--overwrite": overwrite or None}
+        useless = [option for option, value in given.items() if value is not None]
         if useless:
             raise ValueError(f"{useless[0]} needs the name of what to explain, such as `qkv explain attention`")
         _list(json)
         return
-    _check(run, chosen, out, json)
+    _check(run, chosen, out, overwrite, json)
     name, concept = _meant(" ".join(words))
     if concept is not None and not concept.explanation and text is None and out is None:
         _place(concept, json)
@@ -130,7 +132,7 @@ def _explained(
     return explain(name, loaded, text, target, layer=layer, head=head, token=token)
 
 
-def _check(run: str | None, chosen: dict[str, object], out: Path | None, json: bool) -> None:
+def _check(run: str | None, chosen: dict[str, object], out: Path | None, overwrite: bool, json: bool) -> None:
     """Raise ValueError for options that don't go together."""
     given = [option for option, value in chosen.items() if value is not None]
     if (run is not None or given) and not str(chosen["--text"] or "").strip():
@@ -138,15 +140,11 @@ def _check(run: str | None, chosen: dict[str, object], out: Path | None, json: b
         raise ValueError(f"{option} needs the text whose numbers are shown; give it as --text TEXT")
     from ...io.directories.layout import claim_page
 
-    if out is None:
-        return
-    if json:
+    if out is not None and json:
         raise ValueError("--out writes a page and --json prints JSON; give one of them")
-    if out.suffix != ".html" or out.is_dir():
+    if out is not None and (out.suffix != ".html" or out.is_dir()):
         raise ValueError(f"--out is a file that ends in .html, not {out}")
-    if not out.parent.is_dir():
-        raise ValueError(f"there is no folder {out.parent} for {out.name}; create it first")
-    claim_page(out)
+    claim_page(out, overwrite)
 
 
 def _list(json: bool) -> None:

@@ -86,7 +86,7 @@ def _html(folder: Path | None, show: bool) -> None:
 def _notebooks(chosen: tuple[Page, ...], folder: Path) -> None:
     import json
 
-    from ...core.atomic import write_file
+    from ...core.atomic import write_files
     from ...io.directories.layout import Contents, claim_folder
     from ..tour.notebook import notebook
 
@@ -98,8 +98,7 @@ def _notebooks(chosen: tuple[Page, ...], folder: Path) -> None:
     for path, text in contents.items():
         if path.exists() and path.read_text(encoding="utf-8") != text:
             raise ValueError(f"{path} has been changed, and is kept; choose another directory, or move it away")
-    for path, text in contents.items():
-        write_file(path, text.encode())
+    write_files({path: text.encode() for path, text in contents.items()})
     echo(
         f"Wrote {len(chosen)} notebook{'' if len(chosen) == 1 else 's'} to {folder}; `jupyter lab {folder}` opens them."
     )

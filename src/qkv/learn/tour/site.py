@@ -7,7 +7,7 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from ...core.atomic import write_file
+from ...core.atomic import write_files
 from ...io.directories.layout import Contents, claim_folder
 from ...look.html import render
 from .notebook import with_links, with_pictures
@@ -22,18 +22,21 @@ class _Markdown(MarkdownIt):
 
 
 def write(out: Path, documents: str) -> Path:
-    """Write the pages into a folder; links to other documents lead to `documents`. Returns the first page.
+    """Write the pages into a folder, all or none of them; links to other documents lead to `documents`. Returns the first
+    page.
 
     Raises ValueError if the folder holds other files than the tour's.
     """
     every = pages()
     claim_folder(out, Contents("the tour's pages", ("index.html", "[0-9][0-9]-*.html")))
     index = (folder() / "index.md").read_text(encoding="utf-8")
-    _write(out / "index.html", _page("The tour", index, documents, [(page.title, page.name) for page in every[:1]]))
+    first = _page("The tour", index, documents, [(page.title, page.name) for page in every[:1]])
+    contents = {out / "index.html": first.encode()}
     for i, page in enumerate(every):
         beside = (*every[max(i - 1, 0) : i], *every[i + 1 : i + 2])
         around = [("The tour", "index"), *((other.title, other.name) for other in beside)]
-        _write(out / f"{page.name}.html", _page(page.title, page.text, documents, around))
+        contents[out / f"{page.name}.html"] = _page(page.title, page.text, documents, around).encode()
+    write_files(contents)
     return out / "index.html"
 
 
@@ -43,7 +46,3 @@ def _page(title: str, text: str, documents: str, around: list[tuple[str, str]]) 
     return render(
         "tour.html", title=title, body=Markup(body), around=[{"title": t, "href": f"{n}.html"} for t, n in around]
     )
-
-
-def _write(path: Path, text: str) -> None:
-    write_file(path, text.encode("utf-8"))

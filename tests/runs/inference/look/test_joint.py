@@ -67,16 +67,15 @@ def test_the_command_writes_a_page_and_a_picture(omni: Path, capsys: pytest.Capt
     for kind in ("image", "sound"):
         assert main(["look", run, *files, text, "--kind", kind, "--out", str(omni / f"{kind}.svg")]) == 0
     assert main(["look", run, *files, text, "--score", "image.0.0.17.2"]) == 0
-    assert (
-        main(["look", run, *files, "plus", "--kind", "image", "--layers", "0", "--heads", "1", "--out", str(page)]) == 0
-    )
+    one = ["--kind", "image", "--layers", "0", "--heads", "1"]
+    assert main(["look", run, *files, "plus", *one, "--out", str(page), "--overwrite"]) == 0
     capsys.readouterr()
     for arguments, said in (
         ([*files[:2], text], "1 placeholder <sound> and 0 sounds beside it"),
         ([*files, text, "--generate", "3"], "leave target and generate out"),
         ([*files, text, "--kind", "video"], "video"),
     ):
-        assert main(["look", run, *arguments, "--out", str(page)]) == 2
+        assert main(["look", run, *arguments, "--out", str(page), "--overwrite"]) == 2
         error = capsys.readouterr().err
         assert said in error and len(error.splitlines()) == 1, error
 

@@ -89,7 +89,7 @@ def test_the_command(trained_lm: Path, tmp_path: Path, monkeypatch: pytest.Monke
     assert main([*arguments, "--texts", "texts.txt"]) == 0
     (view,) = json.loads(Path("look.json").read_text(encoding="utf-8"))["views"]
     assert len(view["panels"][0]["rows"]) == 2
-    assert main([*arguments, "the cat"]) == 0
+    assert main([*arguments, "--overwrite", "the cat"]) == 0
     (view,) = json.loads(Path("look.json").read_text(encoding="utf-8"))["views"]
     assert view["text"] == "the cat" and view["panels"][-1]["kind"] == "texts"
 
