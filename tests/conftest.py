@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -20,6 +21,12 @@ sys.path.insert(0, str(HERE.parent / "docs" / "examples"))
 import run_tiny  # noqa: E402
 import summary  # noqa: E402
 from rank_pool import RankPool  # noqa: E402
+
+if TYPE_CHECKING:
+    from hub_server import Hub
+    from short_runs import Train
+
+    from qkv.runs.inference.run import Run
 
 torch.set_num_threads(1)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it runs in the background
@@ -74,6 +81,36 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained_lm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A language model's run. Tests that change it copy it first."""
     return run_tiny.language_model(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(scope="session")
+def short_run(tmp_path_factory: pytest.TempPathFactory) -> Train:
+    """A run of a recipe, trained for a moment; the same one for the same settings."""
+    made: dict[tuple[str, ...], Run] = {}
+
+    def run(name: str, *settings: str) -> Run:
+        from short_runs import SHORT
+
+        from qkv.runs.inference.run import load
+        from qkv.runs.recipes.recipe import Recipe
+        from qkv.runs.train.train import train
+
+        if (name, *settings) not in made:
+            out = tmp_path_factory.mktemp(name) / "run"
+            train(Recipe.load(name, [*SHORT, *settings]), out, device="cpu")
+            made[name, *settings] = load(out, device="cpu")
+        return made[name, *settings]
+
+    return run
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Hub]:
+    """The Hugging Face Hub on this machine, empty, for this process."""
+    from hub_here import hub_here
+
+    with hub_here(tmp_path) as here:
+        yield here
 
 
 @pytest.fixture

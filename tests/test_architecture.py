@@ -490,52 +490,12 @@ def test_one_module_replaces_and_removes_what_is_on_disk() -> None:
 # -- tests stand where their modules do ---------------------------------------------------------------------------------
 
 TESTED_ELSEWHERE = {
-    "cli/classify.py": "runs/inference/test_classify.py",
-    "cli/predict.py": "runs/inference/test_predict.py",
-    "cli/push.py": "runs/inference/publish/test_push.py",
-    "io/directories/weights.py": "runs/inference/test_run.py",
-    "io/families/": "io/families/test_parity.py",
-    "io/hub/gguf/family_keys.py": "runs/export/test_gguf.py",
-    "io/hub/gguf/keys.py": "runs/export/test_gguf.py",
-    "io/hub/gguf/weights.py": "runs/export/test_gguf.py",
-    "io/hub/quantized/stored.py": "lab/quantize/test_quantize_run.py",
-    "io/transformers/": "ecosystem/test_transformers.py",
-    "lab/ablate/live.py": "lab/ablate/test_study.py",
-    "lab/ablate/page.py": "lab/ablate/test_study.py",
-    "lab/quantize/page.py": "lab/quantize/test_quantize_run.py",
-    "lab/tune/live.py": "lab/tune/test_study.py",
-    "lab/tune/page.py": "lab/tune/test_study.py",
-    "learn/explain/one_query.py": "learn/explain/computations/test_attention.py",
-    "nn/kernels/flash/kernels/language.py": "nn/kernels/flash/test_flash.py",
-    "nn/kernels/native/bf16_amx.py": "nn/kernels/cpu/test_bf16_amx.py",
-    "nn/kernels/native/block_sparse.py": "nn/kernels/cpu/test_block_sparse.py",
-    "nn/kernels/native/decoding_step.py": "nn/models/fused_step/test_step.py",
-    "nn/kernels/native/encoding.py": "nn/models/fused_step/test_encoding.py",
-    "nn/models/fused_step/groups.py": "nn/models/fused_step/test_step.py",
-    "nn/models/fused_step/layers.py": "nn/models/fused_step/test_step.py",
-    "runs/export/graphs.py": "runs/export/test_onnx.py",
-    "runs/export/linear.py": "runs/export/test_onnx_states.py",
-    "runs/export/tracing.py": "runs/export/test_onnx.py",
-    "runs/inference/held_out.py": "lab/prune/test_examples.py",
-    "runs/inference/look/passes.py": "runs/inference/look/test_figure.py",
-    "runs/inference/publish/directory.py": "runs/inference/publish/test_push.py",
-    "runs/inference/publish/usage.py": "runs/inference/publish/test_model_card.py",
-    "runs/inference/reading/complete.py": "runs/inference/test_run.py",
-    "runs/leaderboards/embedder.py": "ecosystem/test_scoring_tools.py",
-    "runs/leaderboards/harness.py": "runs/leaderboards/test_tasks.py",
-    "runs/recipes/continued_generation.py": "io/directories/test_origin.py",
-    "runs/recipes/guess/listed.py": "runs/recipes/guess/test_guess.py",
-    "runs/tasks/denoising/": "runs/train/test_pretraining.py",
-    "runs/tasks/masked_language_modeling/objective.py": "runs/train/test_pretraining.py",
-    "runs/tasks/prefix_language_modeling/metric.py": "runs/train/test_pretraining.py",
-    "runs/tasks/replaced_token_detection/objective.py": "runs/train/test_pretraining.py",
-    "runs/tasks/speech_recognition/task.py": "runs/tasks/speech_recognition/test_ctc.py",
-    "runs/train/first_files.py": "runs/train/test_train.py",
-    "serve.py": "serving/http/test_app.py",
-    "serving/http/generating.py": "serving/http/test_completions.py",
-    "training/parallel/model_parallel/": "training/parallel/test_same_steps.py",
+    "io/families/": "io/families/test_parity.py",  # one table of cases holds every family to transformers
+    "nn/kernels/flash/kernels/language.py": "nn/kernels/flash/test_flash.py",  # imports Triton, which the kernels need
+    "nn/kernels/native/decoding_step.py": "nn/models/fused_step/test_step.py",  # one call of C++, with a whole model
+    "nn/kernels/native/encoding.py": "nn/models/fused_step/test_encoding.py",  # the same
 }
-"""Modules, and folders, whose logic is only seen through another one, and the tests that see it."""
+"""Modules, and folders, whose logic is only seen through another one, the tests that see it, and why."""
 BRANCHES = (ast.If, ast.IfExp, ast.For, ast.While, ast.Try, ast.Match, ast.comprehension, ast.BoolOp)
 MOST_PLAIN = 10  # lines of a function without branches that is no logic
 

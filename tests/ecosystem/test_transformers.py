@@ -8,90 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from auto_models import IDS, MASK, SIZES, bert, config, llama, words
+from auto_models import DECODERS, IDS, SIZES, bert, config, llama, words
 from torch import Tensor, nn
 
 import qkv
-from qkv.nn.models.transformer import Transformer
 
 pytestmark = pytest.mark.slow  # importing transformers' models takes seconds
-
-DECODERS: dict[str, Callable[[], Transformer]] = {
-    "ALiBi Llama": lambda: llama(decoder__position=qkv.ALiBi()),
-    "tied GPT-2": lambda: qkv.preset("gpt2", max_positions=64, **{k: v for k, v in SIZES.items() if k != "d_ff"}),
-    "window": lambda: llama(**{"decoder__blocks__*__attention__pattern": qkv.Causal() & qkv.Window(size=3)}),
-    "mixture": lambda: qkv.preset("mixtral-8x7b", n_experts=4, n_kv_heads=2, max_positions=64, **SIZES),
-    "latent attention": lambda: llama(
-        **{"decoder__blocks__*__attention": qkv.LatentAttention(n_heads=2, d_latent=16, d_head=16, d_rotary=8)}
-    ),
-}
-
-
-def loaded_again(auto: Any, model: Any, path: Path) -> Any:
-    model.save_pretrained(path)
-    again, told = auto.from_pretrained(path, output_loading_info=True)
-    assert not (told["missing_keys"] or told["unexpected_keys"] or told["mismatched_keys"])
-    return again.eval()
-
-
-@pytest.mark.parametrize("name", DECODERS)
-def test_decoders_are_saved_loaded_and_generate_as_by_qkv_alone(name: str, tmp_path: Path) -> None:
-    from transformers import AutoModelForCausalLM
-
-    spec = DECODERS[name]()
-    alone = qkv.build(spec, seed=0).eval()
-    model = loaded_again(AutoModelForCausalLM, AutoModelForCausalLM.from_config(config(spec)), tmp_path)
-    with torch.no_grad():
-        assert torch.equal(model(IDS, attention_mask=MASK).logits, alone(IDS, attention_mask=MASK))
-        for beams in (1, 3):
-            theirs = model.generate(IDS, attention_mask=MASK, max_new_tokens=8, num_beams=beams, do_sample=False)
-            plain = model.generate(
-                IDS, attention_mask=MASK, max_new_tokens=8, num_beams=beams, do_sample=False, use_cache=False
-            )
-            ours = alone.generate(IDS, attention_mask=MASK, max_new_tokens=8, num_beams=beams, eos_id=2)
-            for row, (one, other) in enumerate(zip(theirs.tolist(), plain.tolist(), strict=True)):
-                assert one == other, row
-            if beams == 1:
-                assert until_end(theirs[:, 7:]) == until_end(ours[:, 7:])
-
-
-def until_end(rows: Tensor) -> list[list[int]]:
-    return [row[: row.index(2) + 1] if 2 in row else row for row in rows.tolist()]
-
-
-def test_encoders_and_encoder_decoders_compute_as_by_qkv_alone(tmp_path: Path) -> None:
-    from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
-
-    spec = bert(**{"encoder__blocks__*__attention": qkv.Performer(n_heads=2)})
-    alone = qkv.build(spec, seed=0).eval()
-    model = loaded_again(AutoModelForMaskedLM, AutoModelForMaskedLM.from_config(config(spec)), tmp_path / "masked")
-    with torch.no_grad():
-        torch.testing.assert_close(model(IDS, attention_mask=MASK).logits, alone(IDS, attention_mask=MASK))
-        headless = AutoModel.from_pretrained(tmp_path / "masked").eval()
-        hidden = headless(IDS, attention_mask=MASK, output_hidden_states=True)
-        torch.testing.assert_close(hidden.last_hidden_state, alone.hidden(IDS, attention_mask=MASK))
-        assert len(hidden.hidden_states) == 3 and torch.equal(hidden.hidden_states[-1], hidden.last_hidden_state)
-    spec = qkv.preset("transformer-base", **SIZES)
-    alone = qkv.build(spec, seed=0).eval()
-    auto: Any = AutoModelForSeq2SeqLM
-    model = loaded_again(auto, auto.from_config(config(spec, decoder_start_token_id=1)), tmp_path / "translation")
-    with torch.no_grad():
-        logits = model(input_ids=IDS, attention_mask=MASK, decoder_input_ids=IDS[:, :4], output_attentions=True)
-        torch.testing.assert_close(logits.logits, alone(IDS, IDS[:, :4], attention_mask=MASK))
-        assert [len(logits[f"{part}_attentions"]) for part in ("encoder", "decoder", "cross")] == [2, 2, 2]
-        theirs = model.generate(IDS, attention_mask=MASK, max_new_tokens=8, do_sample=False)
-        ours = alone.generate(IDS, attention_mask=MASK, max_new_tokens=8, bos_id=1, eos_id=2)
-        assert until_end(theirs[:, 1:]) == until_end(ours[:, 1:])
-
-
-def test_weights_are_those_of_the_layers() -> None:
-    from transformers import AutoModelForCausalLM
-
-    model = AutoModelForCausalLM.from_config(config(llama())).eval()
-    seen = model(IDS, output_attentions=True).attentions
-    assert len(seen) == 2 and seen[0].shape == (3, 2, 7, 7)
-    torch.testing.assert_close(seen[0].sum(-1), torch.ones(3, 2, 7))
-    assert not seen[1].triu(1).any()
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])
@@ -147,51 +69,6 @@ def test_peft_trains_the_facade_with_its_task_type(tmp_path: Path) -> None:
     assert torch.equal(again.generate(input_ids=IDS, max_new_tokens=5, do_sample=False), expected)
     merged = adapted.merge_and_unload()
     assert torch.equal(merged.generate(input_ids=IDS, max_new_tokens=5, do_sample=False), expected)
-
-
-def test_other_classes_have_their_heads_and_losses(tmp_path: Path) -> None:
-    import transformers
-
-    import qkv.transformers
-
-    transformers.AutoModelForMaskedLM.from_config(config(bert())).save_pretrained(tmp_path)
-    labels = torch.tensor([0, 2, 1])
-    classes: Any = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path, num_labels=3)
-    out = classes(IDS, attention_mask=MASK, labels=labels)
-    torch.testing.assert_close(out.loss, nn.functional.cross_entropy(out.logits, labels))
-    tags: Any = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path, num_labels=5)
-    assert tags(IDS).logits.shape == (3, 7, 5)
-    spans: Any = transformers.AutoModelForQuestionAnswering.from_pretrained(tmp_path)
-    out = spans(IDS, start_positions=labels, end_positions=labels + 1)
-    assert out.start_logits.shape == (3, 7) and out.loss > 0
-    vit = qkv.preset("vit-base-16", image=(16, 16), patch=(8, 8), labels=4, d_model=32, n_layers=1, n_heads=2, d_ff=64)
-    images: Any = transformers.AutoModelForImageClassification.from_config(config(vit)).eval()
-    pixels = torch.randn(2, 3, 16, 16)
-    torch.testing.assert_close(images(pixels).logits, qkv.build(vit, seed=0).eval()(pixels))
-    assert isinstance(images, qkv.transformers.QkvForImageClassification) and images.config.num_labels == 4
-
-
-def test_other_conveniences_of_transformers_work(tmp_path: Path) -> None:
-    from transformers import AutoModelForCausalLM
-
-    model = AutoModelForCausalLM.from_config(config(llama())).eval()
-    before = model(IDS).logits
-    model.resize_token_embeddings(50)
-    assert model.config.vocab_size == 50 and torch.allclose(model(IDS).logits[..., :48], before)
-    again = loaded_again(AutoModelForCausalLM, model, tmp_path)
-    assert torch.equal(again(IDS).logits, model(IDS).logits)
-    half = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.bfloat16, device_map="cpu")
-    assert half.dtype == torch.bfloat16 and half(IDS).logits.dtype == torch.bfloat16
-    model.train()
-    loss = model(IDS, labels=IDS).loss
-    model.gradient_checkpointing_enable()
-    assert model.is_gradient_checkpointing
-    torch.testing.assert_close(model(IDS, labels=IDS).loss, loss)
-    model.gradient_checkpointing_disable()
-    with pytest.raises(ValueError, match="past_key_values of a qkv model are a QkvCache, not a DynamicCache"):
-        from transformers import DynamicCache
-
-        model(IDS, past_key_values=DynamicCache())
 
 
 def test_a_model_goes_to_the_hub_and_comes_back_by_its_name(tmp_path: Path) -> None:

@@ -40,3 +40,25 @@ def words() -> Any:
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     names = {"pad_token": "[PAD]", "bos_token": "[BOS]", "eos_token": "[EOS]", "mask_token": "[MASK]"}
     return PreTrainedTokenizerFast(tokenizer_object=made, unk_token="[UNK]", **names)
+
+
+DECODERS: dict[str, Callable[[], Transformer]] = {
+    "ALiBi Llama": lambda: llama(decoder__position=qkv.ALiBi()),
+    "tied GPT-2": lambda: qkv.preset("gpt2", max_positions=64, **{k: v for k, v in SIZES.items() if k != "d_ff"}),
+    "window": lambda: llama(**{"decoder__blocks__*__attention__pattern": qkv.Causal() & qkv.Window(size=3)}),
+    "mixture": lambda: qkv.preset("mixtral-8x7b", n_experts=4, n_kv_heads=2, max_positions=64, **SIZES),
+    "latent attention": lambda: llama(
+        **{"decoder__blocks__*__attention": qkv.LatentAttention(n_heads=2, d_latent=16, d_head=16, d_rotary=8)}
+    ),
+}
+
+
+def loaded_again(auto: Any, model: Any, path: Path) -> Any:
+    model.save_pretrained(path)
+    again, told = auto.from_pretrained(path, output_loading_info=True)
+    assert not (told["missing_keys"] or told["unexpected_keys"] or told["mismatched_keys"])
+    return again.eval()
+
+
+def until_end(rows: Tensor) -> list[list[int]]:
+    return [row[: row.index(2) + 1] if 2 in row else row for row in rows.tolist()]

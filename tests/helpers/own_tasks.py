@@ -7,6 +7,8 @@ import random
 from pathlib import Path
 from typing import Any
 
+from auto_models import config, llama, words
+
 WORDS = [f"w{i}" for i in range(30)]
 MULTIPLE_CHOICE = """
 task: own_choices
@@ -67,3 +69,16 @@ def own_tasks(folder: Path) -> Path:
     for name, text in (("choices", MULTIPLE_CHOICE), ("outputs", GENERATED), ("texts", ROLLING)):
         (folder / f"{name}.yaml").write_text(text.format(folder=folder))
     return folder
+
+
+def saved(folder: Path, **changes: Any) -> Any:
+    """The directory of a model whose texts begin with a token, and the model of transformers."""
+    from tokenizers.processors import TemplateProcessing
+    from transformers import AutoModelForCausalLM
+
+    model: Any = AutoModelForCausalLM.from_config(config(llama(**changes), seed=2)).eval()
+    tokenizer = words()
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing("[BOS] $A", None, [("[BOS]", 1)])
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return model, tokenizer

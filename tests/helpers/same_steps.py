@@ -62,6 +62,19 @@ TOWERS = {
     for kind in ("clip", "siglip")
 }  # fmt: skip
 
+STAGES = {
+    "replicas": {},
+    "zero 1": {"shard": 2, "zero": 1},
+    "zero 2": {"shard": 2, "zero": 2},
+    "zero 3": {"shard": 2, "zero": 3},
+    "tensor": {"tensor": 2},
+    "ring": {"context": 2},
+    "all-to-all": {"context": 2, "context_attention": "all-to-all"},
+    "all-gather": {"context": 2, "context_attention": "all-gather"},
+}
+DROPPING = ["encoder-decoder", "decoder", "encoder", "vit", "contrastive"]
+LAYERS = ("model.n_layers=4", "training.accumulate=2")
+
 
 class Steps(NamedTuple):
     """What steps gave, on each rank."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,12 +29,6 @@ def test_without_the_library_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(ValueError, match=r"no directory 'nobody/nothing', .*pip install 'qkv\[hub\]'"):
         load("nobody/nothing")
-
-
-@pytest.fixture
-def hub(tmp_path: Path) -> Iterator[Hub]:
-    with hub_here(tmp_path) as here:
-        yield here
 
 
 def model(kind: str = "safetensors") -> dict[str, bytes]:

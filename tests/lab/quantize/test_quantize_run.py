@@ -58,21 +58,6 @@ def test_without_a_recipe(tmp_path: Path):
     assert quantize(tmp_path / "hub", tmp_path / "other", weights="fp8", device="cpu").metrics == {}
 
 
-@pytest.mark.parametrize("weights", ["int8", "int4", "nf4", "fp8", "mxfp4"])
-@pytest.mark.parametrize("to", ["qkv", "hub"])
-def test_saved_bit_for_bit(weights: str, to: str, tmp_path: Path):
-    run = of("llama", words(), "continue", {"head.tied": False}, max_positions=32, d_model=32, d_ff=64)
-    small = run.quantize(weights, head=True)
-    small.save(tmp_path, to)
-    ids = torch.tensor([[5, 6, 7, 8]])
-    with torch.no_grad():
-        assert torch.equal(qkv.load(tmp_path, "cpu").model(ids), small.model(ids))
-    rounded = qkv.load(run.save(tmp_path / "full", to), "cpu", weights=weights)
-    assert len(quantized(rounded.model)) == 7  # without the head
-    with pytest.raises(ValueError, match="its weights are quantized already; leave out weights="):
-        qkv.load(tmp_path, "cpu", weights=weights)
-
-
 def test_an_encoder_is_calibrated_on_lines_and_compared_with_the_original(tmp_path: Path):
     vocabulary = ["[PAD]", "[UNK]", "[SEP]", *"abcdefgh"]
     sizes = {"d_model": 16, "n_layers": 2, "n_heads": 2, "d_ff": 24, "vocab_size": len(vocabulary), "max_positions": 16}

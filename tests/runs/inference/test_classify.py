@@ -10,7 +10,6 @@ import pytest
 import torch
 
 import qkv
-from qkv.cli import main
 from qkv.runs.evaluate.evaluate import evaluate_run
 from qkv.runs.inference.run import Run, load
 from qkv.runs.recipes.recipe import Recipe
@@ -79,17 +78,6 @@ def test_examples_are_judged_from_the_first_not_from_the_shortest(classifier: Ru
     held = sum(1 for _ in classifier.recipe.data.examples("validation"))
     assert (found.examples, found.available) == (3, held)
     assert {sample["source"] for sample in found.samples} <= set(stand)
-
-
-def test_the_command_names_classes(classifier: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["classify", str(classifier.path), *TEXTS]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split("\t")[1] for line in lines] == TEXTS
-    assert {line.split()[0] for line in lines} <= {"positive", "negative"}
-    assert main(["classify", str(classifier.path), "--json", TEXTS[0] + "\tthe pacing is slow"]) == 0
-    assert set(json.loads(capsys.readouterr().out)) == {"text", "label", "probabilities"}
-    assert main(["classify", str(classifier.path), "a\tb", "c"]) != 0
-    assert "give texts, or TEXT<tab>TEXT" in capsys.readouterr().err
 
 
 def test_what_can_not_be_read_is_told(classifier: Run) -> None:

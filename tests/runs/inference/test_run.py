@@ -41,14 +41,6 @@ def test_a_run_saved_and_loaded_again_gives_the_same(trained: Path, tmp_path: Pa
     assert not again.model.training
 
 
-def test_tied_weights_are_stored_once_and_stay_tied(trained: Path) -> None:
-    run = load(trained, device="cpu")
-    stored = [name for name in load_file(trained / "model.safetensors") if "embedding" in name or "head" in name]
-    assert len(stored) == 1
-    assert run.model.head is not None and run.model.decoder is not None and run.model.encoder is not None
-    assert run.model.head.weight is run.model.decoder.embedding.weight is run.model.encoder.embedding.weight
-
-
 Break = Callable[[Path], object]
 
 
@@ -133,13 +125,6 @@ def test_a_tokenizer_of_another_run_is_told(copied: Path) -> None:
     train_tokenizer("char", ["abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOP 0123456789"]).save(copied)
     with pytest.raises(ValueError, match="don't belong together"):
         load(copied, device="cpu")
-
-
-def test_an_unfinished_run_says_how_to_continue(copied: Path) -> None:
-    (copied / "evaluation.json").unlink()
-    (copied / "model.safetensors").unlink()
-    with pytest.raises(ValueError, match=r"not finished .*--resume"):
-        load(copied)
 
 
 def test_devices_that_the_machine_lacks(trained: Path) -> None:

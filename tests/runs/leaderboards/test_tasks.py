@@ -7,26 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from auto_models import config, llama, words
-from own_tasks import WORDS, own_tasks
+from auto_models import llama
+from own_tasks import WORDS, own_tasks, saved
 
 import qkv
-from qkv.cli import main
-from qkv.cli.evaluate import _gen_kwargs
 from qkv.runs.leaderboards.tasks import TaskScores, evaluate_tasks
-
-
-def saved(folder: Path, **changes: Any) -> Any:
-    """The directory of a model whose texts begin with a token, and the model of transformers."""
-    from tokenizers.processors import TemplateProcessing
-    from transformers import AutoModelForCausalLM
-
-    model: Any = AutoModelForCausalLM.from_config(config(llama(**changes), seed=2)).eval()
-    tokenizer = words()
-    tokenizer.backend_tokenizer.post_processor = TemplateProcessing("[BOS] $A", None, [("[BOS]", 1)])
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return model, tokenizer
 
 
 def by_name(scores: TaskScores) -> dict[tuple[str, str], float]:
@@ -111,62 +96,6 @@ def test_what_qkv_wrote_is_read_as_by_qkv(family: bool, tmp_path: Path) -> None:
         outputs = theirs.generate_until(asked)
         assert ours.generate_until(asked) == outputs
         assert any(len(tokenizer.encode(text)) > 3 for text in outputs)
-
-
-@pytest.mark.slow
-def test_options_of_outputs_take_the_place_of_the_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("lm_eval")
-    from lm_eval import simple_evaluate
-    from lm_eval.models.huggingface import HFLM
-    from lm_eval.tasks import TaskManager
-
-    from qkv.runs.leaderboards import harness
-
-    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
-    tasks, names = own_tasks(tmp_path / "tasks"), ["own_outputs", "own_choices"]
-    model, tokenizer = saved(tmp_path / "model")
-    mine: list[str] = []
-    generate = harness.HarnessModel.generate_until
-    monkeypatch.setattr(
-        harness.HarnessModel, "generate_until", lambda self, *a, **k: mine.extend(out := generate(self, *a, **k)) or out
-    )
-    given: dict[str, Any] = {"max_gen_toks": 3, "until": ["w5"], "num_beams": 2, "do_sample": False}
-    found = evaluate_tasks(qkv.load(tmp_path / "model", "cpu"), names, include_path=tasks, gen_kwargs=given)
-    theirs = HFLM(pretrained=model, tokenizer=tokenizer, backend="causal", device="cpu", batch_size=4, max_length=64)
-    report = simple_evaluate(
-        model=theirs, tasks=["own_outputs"], task_manager=TaskManager(include_path=str(tasks)), gen_kwargs=dict(given)
-    )
-    assert mine == [
-        one["resps"][0][0] for one in sorted(report["samples"]["own_outputs"], key=lambda one: one["doc_id"])
-    ]
-    assert found.notes == ["generation options have no effect on own_choices, which compare likelihoods"]
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ("temprature=0.7", "there is no generation option 'temprature'; did you mean 'temperature'?"),
-        (
-            "temperature=0.7,top_k=3",
-            "temperature is for sampling, which most tasks turn off; give do_sample=true beside it",
-        ),
-        ("max_gen_toks", "--gen-kwargs takes options such as temperature=0.7,top_k=20, not 'max_gen_toks'"),
-        ("top_k=3,top_k=4", "--gen-kwargs gives top_k more than once; give it once"),
-    ],
-)
-def test_wrong_options_of_outputs_are_told(given: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["eval", "small-english", "--tasks", "hellaswag", "--gen-kwargs", given]) == 2
-    assert said in capsys.readouterr().err
-
-
-def test_options_of_outputs_are_read() -> None:
-    assert _gen_kwargs(["max_gen_toks=64,do_sample=true", "until=['a,b', 'c'],temperature=0.7"]) == {
-        "max_gen_toks": 64,
-        "do_sample": True,
-        "until": ["a,b", "c"],
-        "temperature": 0.7,
-    }
-    assert _gen_kwargs([]) is None
 
 
 def test_what_a_run_can_not_do_is_told(tmp_path: Path) -> None:

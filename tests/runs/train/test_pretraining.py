@@ -9,31 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
+from pretraining_runs import MORE, SMALL, small
 
-from qkv.core.batch import IGNORE
-from qkv.data.loader.stream import stream
 from qkv.data.tokenizers.tokenizer import train as learn
-from qkv.io.directories.build import build
 from qkv.runs.inference.run import load
 from qkv.runs.recipes.recipe import Recipe
 from qkv.runs.train.batch_preview import preview
-from qkv.runs.train.tokenizer import make
 from qkv.runs.train.train import train
-from qkv.training.objective import Objective
 from qkv.training.step import Stepper
 
-SMALL = [
-    *("data.packages=[json]", "data.validation=0.3", "data.test=0.3", "tokenizer.vocab_size=400"),
-    *("model.d_model=16", "model.n_layers=1", "model.n_heads=2", "model.d_ff=32"),
-    *("batching.context=48", "batching.tokens=384", "training.max_steps=3", "training.eval_every=3"),
-    *("evaluation.examples=4", "evaluation.test_examples=4", "evaluation.samples=2"),
-]
-MORE = {
-    "electra": ["model.embedding_size=12", "head.generator=0.5"],
-    "t5": ["model.d_head=8", "task.sentinels=16"],
-    "prefix": ["model.d_ff=24"],
-}
 METRICS = {
     "bert": {"loss", "next_sentence", "masked_accuracy", "sentence_accuracy", "unigram_entropy"},
     "electra": {"loss", "generator", "masked_accuracy", "unigram_entropy", "replaced", "precision", "recall"},
@@ -41,10 +25,6 @@ METRICS = {
     "bart": {"loss", "accuracy", "unigram_entropy"},
     "prefix": {"loss", "accuracy", "unigram_entropy"},
 }
-
-
-def small(name: str, *more: str) -> Recipe:
-    return Recipe.load(name, [*SMALL, *MORE.get(name, []), *more])
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -83,52 +63,11 @@ def test_a_run_continues_bit_for_bit(name: str, tmp_path: Path, monkeypatch: pyt
     assert files[0] == files[1]
 
 
-def batch_of(name: str) -> tuple[Any, Any]:
-    recipe = small(name)
-    tokenizer = make(recipe)
-    recipe = recipe.resolve_data(tokenizer)
-    model = build(recipe.model.spec(400))
-    seq2seq = model.is_encoder_decoder
-    with stream(recipe.data, tokenizer, recipe.batching, seq2seq=seq2seq, task=recipe.task) as batches:
-        return model, next(batches)
-
-
-def test_both_losses_of_bert_come_of_one_pass() -> None:
-    model, batch = batch_of("bert")
-    objective = Objective.from_dict({"kind": "masked-language-model"})
-    passes = []
-    model.encoder.register_forward_hook(lambda *_: passes.append(1))
-    terms = objective(model.eval(), batch)
-    assert len(passes) == 1
-    labels = batch.labels
-    logits = model(**batch.inputs)
-    plain = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum")
-    torch.testing.assert_close(terms["loss"].sum, plain, rtol=1e-4, atol=1e-4)
-    assert terms["loss"].count == int((labels != IGNORE).sum())
-    scores = model.classify(**batch.inputs)
-    classes = batch.targets["next_sentence"]
-    plain = torch.nn.functional.cross_entropy(scores, classes, reduction="sum")
-    torch.testing.assert_close(terms["next_sentence"].sum, plain, rtol=1e-4, atol=1e-4)
-    assert terms["next_sentence"].count == len(classes)
-
-
 @pytest.mark.slow
 def test_bert_steps_compiled_as_it_does_otherwise(tmp_path: Path) -> None:
     runs = [train(small("bert", f"training.compile={on}"), tmp_path / on, device="cpu") for on in ("true", "false")]
     losses = [run.evaluation.metrics["loss"] for run in runs if run.evaluation is not None]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
-
-
-def test_electras_generator_learns_nothing_of_the_discriminators_loss() -> None:
-    model, batch = batch_of("electra")
-    objective = Objective.from_dict({"kind": "replaced-tokens"})
-    terms = objective(model.train(), batch)
-    assert terms["loss"].weight == 50 and terms["loss"].count == batch.tokens
-    assert terms["generator"].count == int((batch.labels != IGNORE).sum())
-    terms["loss"].sum.backward()
-    own = {n for n, p in model.named_parameters() if p.grad is None}
-    tables = {"encoder.embedding.weight", "encoder.embedding.types", "encoder.position.weight"}
-    assert own == {n for n, _ in model.named_parameters() if n.startswith("head.generator")} - tables
 
 
 @pytest.mark.parametrize(

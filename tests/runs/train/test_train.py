@@ -390,24 +390,6 @@ def test_streamed_data_are_not_read_to_their_end_before_the_first_step(
     assert done.outcome.ending == "max_steps"
 
 
-def test_notes_are_printed_once(tmp_path: Path) -> None:
-    lines = "".join(f"{n} cats\t{n} Katzen\n" for n in range(120)) + "\t\n" * 3
-    (tmp_path / "own.tsv").write_text(lines, encoding="utf-8")
-    settings = [text for text in settings_for("translate", tmp_path) if "data.path" not in text]
-    settings += [f"data.path={tmp_path / 'own.tsv'}", "data.header=false"]
-    sessions = []
-    for steps in (2, 4):
-        out = io.StringIO()
-        recipe = Recipe.load("translate", [*settings, f"training.max_steps={steps}"])
-        train(recipe, tmp_path / "run", resume=True, device="cpu", console=Console(file=out, width=300))
-        sessions.append(out.getvalue())
-    notes = recipe.data.notes()
-    assert notes and [sessions[0].count(note) for note in notes] == [1] * len(notes)
-    assert not any(note in sessions[1] for note in notes)
-    assert "First example" in sessions[0] and "First example" not in sessions[1]
-    assert "Resumed after step 2" in sessions[1]
-
-
 def test_training_says_when_most_examples_are_skipped(tmp_path: Path) -> None:
     lines = "".join(f"{'very ' * (60 if n % 4 else 1)}{n} cats\t{n} Katzen\n" for n in range(400))
     (tmp_path / "own.tsv").write_text(lines, encoding="utf-8")

@@ -3,24 +3,12 @@
 import pytest
 import torch
 from fast_subset import diagonals, fast
-from same_steps import FAMILIES, MOE, alone, compare, take_steps
+from same_steps import DROPPING, FAMILIES, STAGES, alone, compare, take_steps
 
 from qkv.training.compiling import missing_compiler
 
 pytestmark = pytest.mark.xdist_group("ranks")
-STAGES = {
-    "replicas": {},
-    "zero 1": {"shard": 2, "zero": 1},
-    "zero 2": {"shard": 2, "zero": 2},
-    "zero 3": {"shard": 2, "zero": 3},
-    "tensor": {"tensor": 2},
-    "ring": {"context": 2},
-    "all-to-all": {"context": 2, "context_attention": "all-to-all"},
-    "all-gather": {"context": 2, "context_attention": "all-gather"},
-}
-
 SHARDED = {name: STAGES[name] for name in ("replicas", "zero 1", "zero 2", "zero 3")}
-DROPPING = ["encoder-decoder", "decoder", "encoder", "vit", "contrastive"]
 
 
 @pytest.mark.parametrize(("family", "stage"), diagonals(FAMILIES, STAGES, every=9))
@@ -34,26 +22,6 @@ def test_ranks_with_other_rows_drop_what_one_rank_drops(two, family, stage):
     one = alone(family, settings)
     compare(two.run(take_steps, family, SHARDED[stage], settings), one)
     assert abs(one.losses[0] - alone(family).losses[0]) > 1e-3, "dropout left no trace"
-
-
-DIVIDED = {name: STAGES[name] for name in ("tensor", "ring", "all-to-all", "all-gather")}
-LAYERS = ("model.n_layers=4", "training.accumulate=2")
-
-
-@pytest.mark.parametrize(("family", "stage"), diagonals(DROPPING, DIVIDED, every=6))
-def test_ranks_with_other_tokens_and_heads_drop_what_one_rank_drops(two, family, stage):
-    settings = ("model.dropout=0.2",)
-    compare(two.run(take_steps, family, DIVIDED[stage], settings), alone(family, settings))
-
-
-@pytest.mark.parametrize(
-    ("family", "schedule"),
-    diagonals([name for name in DROPPING if name != "contrastive"], ["1f1b", "interleaved-1f1b", "zb-h1"], every=5),
-)
-def test_stages_drop_what_one_rank_drops(two, family, schedule):
-    settings = ("model.dropout=0.2", *LAYERS)
-    scale = {"pipeline": 2, "pipeline_schedule": schedule}
-    compare(two.run(take_steps, family, scale, settings), alone(family, settings))
 
 
 @pytest.mark.slow
@@ -75,18 +43,6 @@ def test_pipelines(two, family, schedule):
     settings = ("training.accumulate=4", "model.n_layers=4")
     scale = {"pipeline": 2, "pipeline_schedule": schedule}
     compare(two.run(take_steps, family, scale, settings), alone(family, settings))
-
-
-def test_experts_on_two_ranks(two):
-    compare(two.run(take_steps, "moe", {"expert": 2}), alone("moe"))
-
-
-@pytest.mark.parametrize("stage", [*fast(STAGES), "expert"])
-def test_a_shared_layer_beside_experts(two, stage):
-    mixture = MOE.rstrip("}") + ", shared: {kind: feedforward, d_ff: 24}}"
-    settings = ("model.replace={'*.blocks.*.feedforward': " + mixture + "}",)
-    scale = {"expert": 2} if stage == "expert" else STAGES[stage]
-    compare(two.run(take_steps, "moe", scale, settings), alone("moe", settings))
 
 
 MECHANISMS = {

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +12,15 @@ import pytest
 import yaml
 from run_untrained import of, words
 
-import qkv
 from qkv.io.directories.layout import is_stamped
 from qkv.runs.inference.publish.model_card import model_card
-from qkv.runs.inference.run import Run, load
+from qkv.runs.inference.run import load
 
 
 def parts(text: str) -> tuple[dict[str, Any], str]:
     """The YAML header and the rest of a card."""
     _, header, body = text.split("---\n", 2)
     return yaml.safe_load(header), body
-
-
-def code(text: str) -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture(scope="module")
@@ -130,35 +123,3 @@ def test_without_an_evaluation_the_card_says_so(tmp_path: Path) -> None:
     }
     assert "No evaluation was recorded" in body and "## Evaluation" not in body and "None" not in body
     assert not (of("gpt2", words(), "continue").save(tmp_path / "own", to="qkv") / "README.md").exists()
-
-
-RUNS: dict[str, Callable[[], Run]] = {
-    "text-generation": lambda: of("gpt2", words(), "continue", max_positions=512),
-    "ALiBi": lambda: of("llama", words(), "continue", {"decoder.position": qkv.ALiBi()}, max_positions=512),
-    "fill-mask": lambda: bert_wide({}),
-    "text-classification": lambda: bert_wide({"head": qkv.SequenceClassifier(labels=3), "classification_head": None}),
-    "token-classification": lambda: bert_wide({"head": qkv.TokenClassifier(labels=3), "classification_head": None}),
-}
-
-
-def bert_wide(changes: dict[str, Any]) -> Run:
-    return of("bert-base", words(), "read", changes, max_positions=512)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kind", [*RUNS, "translation"])
-def test_the_code_of_a_card_runs(
-    kind: str, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    run = load(trained) if kind == "translation" else RUNS[kind]()
-    text = (run.save("published", to="hub") / "README.md").read_text()
-    ours, theirs = code(text)
-    said = []
-    for block in (ours, theirs):
-        exec(compile(block, "README.md", "exec"), {})
-        said.append(capsys.readouterr().out)
-    assert all(said)
-    if kind in ("text-generation", "ALiBi", "translation"):  # both decode greedily
-        assert said[0].strip() in ast.literal_eval(said[1])[0]

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,15 +16,8 @@ from hub_server import Hub, Repository
 from run_untrained import TINY, of, words
 
 import qkv
-from qkv.cli import main
 from qkv.core import atomic
 from qkv.runs.inference.run import Run
-
-
-@pytest.fixture
-def hub(tmp_path: Path) -> Iterator[Hub]:
-    with hub_here(tmp_path) as here:
-        yield here
 
 
 @pytest.fixture
@@ -90,19 +81,6 @@ def test_a_dry_run_asks_nothing_and_leaves_nothing(hub: Hub, run: Run, tmp_path:
     done = run.push("me/one", dry_run=True)
     assert done.commit is None and done.files["model.safetensors"] > 1000 and "README.md" in done.files
     assert not hub.asked and sorted(tmp_path.iterdir()) == before
-
-
-def test_the_command_shows_what_goes_and_the_page(
-    hub: Hub, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    source = str(tmp_path / "run")
-    assert main(["push", source, "me/one", "--dry-run", "--branch", "dev"]) == 0
-    assert re.search(r"[\d,]+ bytes would go to the branch dev of me/one; nothing was sent", capsys.readouterr().out)
-    assert main(["push", source, "me/one", "--license", "mit", "--language", "de", "--dtype", "bf16"]) == 0
-    assert capsys.readouterr().out.endswith(f"/me/one/commit/{hub.repositories['me/one'].branches['main']}\n")
-    assert b"language: [de]\nlicense: mit\n" in hub.repositories["me/one"].files()["README.md"]
-    assert main(["push", source, "me/one", "--token", "secret"]) == 2
-    assert "there is no option --token; `qkv push` takes the token of `hf auth login`" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["one", "me/o ne", "a/b/c", "../x", "me/one--two", "me/", "me/one.git", "/me/one", ""])
@@ -176,13 +154,6 @@ def test_a_full_disk_ends_it_before_the_hub_is_changed(
     with pytest.raises(OSError, match="its disk has 10 bytes free"):
         run.push("me/one")
     assert not hub.repositories and not list(tmp_path.glob(".tmp-*"))
-
-
-def test_an_unfinished_run_is_refused(hub: Hub, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "begun").mkdir()
-    (tmp_path / "begun" / "recipe.yaml").write_text("data: {kind: reverse}\n")
-    assert main(["push", str(tmp_path / "begun"), "me/one"]) == 2
-    assert "is not finished (it has no config.json)" in capsys.readouterr().err and not hub.asked
 
 
 def test_a_model_without_a_family_goes_too(hub: Hub) -> None:

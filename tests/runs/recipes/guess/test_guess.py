@@ -381,25 +381,6 @@ def test_a_folder_of_something_else_says_what_it_holds(tmp_path: Path) -> None:
         guess(tmp_path / "none")
 
 
-def test_a_table_of_pictures_is_no_table_of_texts(tmp_path: Path) -> None:
-    for i in range(12):
-        Image.new("RGB", (16, 16), (i, 0, 0)).save(tmp_path / f"{i}.png")
-    table = write(tmp_path / "list.csv", "bild;klasse\n" + "".join(f"{i}.png;{'ab'[i % 2]}\n" for i in range(12)))
-    found = guess(table)
-    assert (
-        found.recipe == "vit"
-        and "data.image_column=bild" in found.settings
-        and "data.label_column=klasse" in found.settings
-    )
-    assert Recipe.load(found.recipe, found.settings).data.table("train").labels
-    gone = write(tmp_path / "gone.csv", "image,label\n" + "".join(f"x/{i}.png,{'ab'[i % 2]}\n" for i in range(12)))
-    with pytest.raises(ValueError, match=r"'x/0.png', and they are not in .*data.images=FOLDER"):
-        guess(gone)
-    sounds = write(tmp_path / "s.csv", "path,label\n" + "".join(f"{i}.wav,{'ab'[i % 2]}\n" for i in range(12)))
-    with pytest.raises(ValueError, match=r"names sounds; `qkv train speech data.kind=sounds data.path="):
-        guess(sounds)
-
-
 def test_nothing_to_guess_from_is_said() -> None:
     with pytest.raises(ValueError, match="give the data: a file, a folder or an archive"):
         guess()
