@@ -119,11 +119,13 @@ def test_unusual_models_are_the_same_both_ways(changes: dict[str, Any], tmp_path
     check(tmp_path, changes)
 
 
-def test_an_odd_number_of_frames_is_no_whisper(tmp_path: Path) -> None:
+def test_an_odd_number_of_frames_and_other_convolutions_are_no_whisper(tmp_path: Path) -> None:
     """max_source_positions counts pairs of frames, so the directory is written for qkv's own Auto classes."""
     spec = whisper(vocab_size=9, mels=4, frames=7, d_model=8, n_layers=1, n_heads=2, d_ff=8, max_positions=6)
-    qkv.Run(qkv.build(spec), None).save(tmp_path / "model", "hub")
-    assert json.loads((tmp_path / "model" / "config.json").read_text())["model_type"] == "qkv"
+    for name, changes in (("odd", {}), ("stem", {"frames": 8, "stem": (3, 4)})):
+        other = spec.replace({f"encoder.embedding.{field}": value for field, value in changes.items()})
+        qkv.Run(qkv.build(other), None).save(tmp_path / name, "hub")
+        assert json.loads((tmp_path / name / "config.json").read_text())["model_type"] == "qkv"
 
 
 def test_sizes_out_of_range_name_their_key(tmp_path: Path) -> None:

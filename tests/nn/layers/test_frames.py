@@ -5,19 +5,21 @@ from __future__ import annotations
 import pytest
 import torch
 from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
 
 import qkv
 from qkv.core.layout import Layout
 from qkv.io.families.whisper import whisper
 from qkv.nn.layers.frames import FrameEmbedding, Frames
+from qkv.nn.layers.norm import LayerNorm
 from qkv.nn.layers.waveform import Waveform
 
 SIZES = {"vocab_size": 11, "mels": 5, "frames": 24, "d_model": 8, "n_layers": 1, "n_heads": 2, "d_ff": 8}
 
 
-def embedding(strides: tuple[int, ...] = (1, 2)) -> FrameEmbedding:
+def embedding(strides: tuple[int, ...] = (1, 2), stem: tuple[int, ...] = ()) -> FrameEmbedding:
     torch.manual_seed(0)
-    made = Frames(mels=5, frames=24, strides=strides).module(0, 8)
+    made = Frames(mels=5, frames=24, strides=strides, stem=stem).module(0, 8)
     for parameter in made.parameters():
         torch.nn.init.normal_(parameter)
     return made.double()
@@ -33,9 +35,22 @@ def test_convolutions_over_time_with_gelu() -> None:
     assert made.spec.tokens_of(17) == wanted.shape[2] == 6
 
 
-@pytest.mark.parametrize("strides", [(1, 2), (2, 2, 1), (3,)])
-def test_a_padded_sound_gives_what_it_gives_alone(strides: tuple[int, ...]) -> None:
-    made = embedding(strides)
+def test_a_stem_convolves_bands_and_frames() -> None:
+    made, x = embedding((2, 3), (4, 6)), torch.randn(2, 5, 17, dtype=torch.float64)
+    wanted = x[:, None]
+    for convolution, d_in, stride in zip(made.convolutions, (1, 4), (2, 3), strict=True):
+        weight = convolution.weight.view(-1, d_in, 3, 3)
+        wanted = F.conv2d(wanted, weight, stride=(2, stride), padding=1)
+        norm = convolution.norm
+        wanted = F.layer_norm(wanted.movedim(1, -1), (len(weight),), norm.weight, norm.bias, 1e-5).movedim(-1, 1).relu()
+    assert made.project is not None and wanted.shape == (2, 6, 2, 3) and made.spec.bands == (5, 3, 2)
+    wanted = F.linear(wanted.transpose(1, 3).transpose(2, 3).flatten(2), made.project.weight, made.project.bias)
+    torch.testing.assert_close(made(x, None), wanted)
+
+
+@pytest.mark.parametrize("strides, stem", [((1, 2), ()), ((2, 2, 1), ()), ((3,), ()), ((1, 2), (4, 6)), ((3,), (4,))])
+def test_a_padded_sound_gives_what_it_gives_alone(strides: tuple[int, ...], stem: tuple[int, ...]) -> None:
+    made = embedding(strides, stem)
     stride = torch.tensor(strides).prod().item()
     lengths = (4, 2)
     x = torch.randn(2, 5, 4 * stride, dtype=torch.float64)
@@ -45,9 +60,19 @@ def test_a_padded_sound_gives_what_it_gives_alone(strides: tuple[int, ...]) -> N
     torch.testing.assert_close(together[:1], made(x[:1], None))
 
 
-def test_the_cost_counts_the_parameters() -> None:
-    spec = whisper(**SIZES)
-    assert spec.n_parameters == sum(p.numel() for p in qkv.build(spec).parameters())
+def test_the_cost_counts_the_parameters_and_the_flops_of_a_stem() -> None:
+    for spec in (whisper(**SIZES), whisper(**SIZES).replace({"encoder.embedding.stem": (3, 4)})):
+        assert spec.n_parameters == sum(p.numel() for p in qkv.build(spec).parameters())
+    made = embedding((2, 2), (3, 4))
+    cost = made.spec.cost(8, 0, 6)
+    with FlopCounterMode(display=False) as counter:
+        made(torch.randn(1, 5, 24, dtype=torch.float64), None)
+    assert counter.get_total_flops() == cost.flops - LayerNorm().cost(3, 36).flops - LayerNorm().cost(4, 12).flops
+
+
+def test_a_stem_of_another_number_of_convolutions_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"a stem has one width for each stride: 2 for strides \[1, 2\], not 1"):
+        Frames(stem=(8,))
 
 
 @pytest.mark.parametrize(

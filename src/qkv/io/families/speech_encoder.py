@@ -36,9 +36,10 @@ def speech_encoder(
     activation: Activation = "gelu",
     dropout: float = 0.1,
     position: Position | None = None,
+    stem: tuple[int, ...] = (),
 ) -> Transformer:
     """An encoder of log-mel frames, pre-norm, and a CTC head. One token stands for as many frames as the product of the
-    `strides`."""
+    `strides`. `stem` gives the widths of convolutions over bands and frames, see `Frames`."""
     block = Block(
         attention=Attention(n_heads=n_heads, bias=True, out_bias=True),
         feedforward=FeedForward(d_ff=d_ff, activation=activation),
@@ -49,7 +50,7 @@ def speech_encoder(
         vocab_size=vocab_size,
         d_model=d_model,
         encoder=Stack(
-            embedding=Frames(mels=mels, frames=frames, strides=strides, dropout=dropout),
+            embedding=Frames(mels=mels, frames=frames, strides=strides, dropout=dropout, stem=stem),
             position=position or Rotary(),
             blocks=(block,) * n_layers,
             norm=LayerNorm(),

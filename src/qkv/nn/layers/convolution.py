@@ -14,14 +14,15 @@ SIDE = 3  # kernel size
 
 
 class PictureConvolution(nn.Module):
-    """y = ReLU(norm(W ∗ x)), W of 3 × 3 pixels, at every `stride`-th pixel; the norm is LayerNorm over the channels.
+    """y = ReLU(norm(W ∗ x)), W of 3 × 3 pixels, at every `stride`-th pixel; the norm is LayerNorm over the channels. A pair
+    of strides is for rows and columns.
 
     Each pixel is normalized independently, so the output does not depend on the batch or the image size. W is
     a matrix (d_out, 9 · d_in), as initializations and optimizers expect. Images are in channels-last memory format, which
     the norm reads without a copy and CPUs convolve fastest.
     """
 
-    def __init__(self, d_in: int, d_out: int, stride: int = 1) -> None:
+    def __init__(self, d_in: int, d_out: int, stride: int | tuple[int, int] = 1) -> None:
         super().__init__()
         self.d_in, self.stride = d_in, stride
         self.weight = nn.Parameter(torch.empty(d_out, d_in * SIDE**2))
