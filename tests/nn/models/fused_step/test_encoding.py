@@ -157,17 +157,20 @@ PROMPT = 150
 CUTS = ([32, 64, 96, 128], [1, 2, 3, 149], [149], [13, 77, 78])
 
 
-EIGHT_BITS = pytest.param(Scheme(weights="int8", activations="int8"), marks=pytest.mark.slow, id="int8")
+CODES = [
+    pytest.param(Scheme(weights=kind, activations="int8", group_size=group), marks=pytest.mark.slow, id=kind)
+    for kind, group in (("int8", None), ("int4", 32))
+]
 
 
 @pytest.mark.parametrize("name", thinned(name for name in MODELS if name not in ("encoder", "bert")))
-@pytest.mark.parametrize("scheme", [None, EIGHT_BITS])
+@pytest.mark.parametrize("scheme", [None, *CODES])
 def test_a_prompt_gets_the_same_bits_wherever_it_is_cut(name: str, scheme: Scheme | None, calls: list[int]) -> None:
-    built = model(name)
+    built = model(name) if scheme is None else model(name, d_model=64)  # codes of 4 bits need multiples of 64
     if scheme is not None:
         quantize(built, scheme)
         if not reads_in_panels(built.decoder, torch.float32):
-            pytest.skip("the processor has no kernels for int8 in panels")
+            pytest.skip("the processor has no kernels for these codes in panels")
     ids = tokens([PROMPT])
     with torch.inference_mode():
         usual = read(built, ids, [])

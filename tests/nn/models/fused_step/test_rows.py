@@ -93,7 +93,13 @@ def test_a_row_gives_what_the_model_gives_step_by_step(name: str, dtype: torch.d
 
 
 @pytest.mark.parametrize(
-    "options", [{"weights": "int8"}, {"weights": "int8", "activations": "int8"}, {"weights": "int4", "group_size": 32}]
+    "options",
+    [
+        {"weights": "int8"},
+        {"weights": "int8", "activations": "int8"},
+        {"weights": "int4", "group_size": 32},
+        {"weights": "int4", "group_size": 32, "activations": "int8"},
+    ],
 )
 def test_quantized_rows_do_not_depend_on_others(options: dict[str, Any]) -> None:
     model = qkv.Run(varied_model("gpt2", SIZES | {"d_model": 64, "max_positions": 64}, {}), None)

@@ -1,8 +1,9 @@
-// Products of many rows: some rows of W are rearranged to a panel (lanes.h), which stays in the cache while all rows of x are read.
+// Products of many rows, and of any number in 4 bits: some rows of W are rearranged to a panel (lanes.h), which stays in the cache
+// while all rows of x are read.
 #pragma once
 #include "activations.h"
 #include "half_tiles.h"
-#include "lanes.h"
+#include "nibble_panels.h"
 #include "tasks.h"
 
 #ifdef QKV_LANES
@@ -12,7 +13,8 @@ constexpr long PANEL_OUTS = 2 * ACROSS;
 constexpr long PREFETCHED = 1 << 17;  // bytes of the next rows of W
 constexpr long PANEL_LEAST = 32;  // rows of x for which a panel is worth while
 
-// Rows of x in parts of at most ROWS, which stand side by side; in 8 bits also their scales, and what makes up for moved codes.
+// Rows of x in parts of at most ROWS, which stand side by side; in 8 bits also their scales, and what makes up for moved codes: a
+// number for each group, of a part's rows side by side.
 struct PackedRows {
     const int32_t* x;
     const float* factors;
@@ -60,21 +62,40 @@ inline Floats output(Integers<16> sum, Floats scales, const PackedRows& in, long
     return __builtin_convertvector(sum + in.moved[m], Floats) * scales * in.factors[m];
 }
 
+// y[v][r]: the outputs of R rows of x, from row `first`, and V vectors of rows of W, from row o, before the activation.
+template <class K, int R, int V>
+inline __attribute__((always_inline)) void panel_products(const Panel& panel, const Weight& w, const PackedRows& in, const Sizes& s,
+                                                          long first, long o, long count, Floats (*y)[R], Ahead ahead) {
+    const int32_t* x = in.x + first * in.lanes;
+    if constexpr (K::WIDTH == 8) {
+        const long groups = s.depth / s.group;
+        Floats total[R][V];
+        nibble_sums<R, V>(panel, x, in.moved + first * groups, s.group / K::WIDTH, groups, total, ahead);
+        for (int v = 0; v < V; ++v) {
+            const __m512 bias = bits_as<__m512>(bias_of(w, mask_of(count - v * ACROSS), o + v * ACROSS));
+            for (int r = 0; r < R; ++r)
+                y[v][r] = bits_as<Floats>(_mm512_fmadd_ps(bits_as<__m512>(total[r][v]), _mm512_set1_ps(in.factors[first + r]), bias));
+        }
+    } else {
+        typename K::Sum total[R][V];
+        panel_sums<K, R, V>(panel.codes, x, 1, R, in.lanes, total, ahead);
+        for (int v = 0; v < V; ++v) {
+            const __mmask16 kept = mask_of(count - v * ACROSS);
+            const Floats scales = K::WIDTH == 4 ? bits_as<Floats>(_mm512_maskz_loadu_ps(kept, w.scales + o + v * ACROSS)) : Floats{};
+            const Floats bias = bias_of(w, kept, o + v * ACROSS);
+            for (int r = 0; r < R; ++r) y[v][r] = output(total[r][v], scales, in, first + r) + bias;
+        }
+    }
+}
+
 // The outputs of R rows of x, from row `first`, and `count` ≤ 16 V rows of W, from row o, whose panel is given.
 template <class K, int R, int V>
-inline void panel_tile(const char* panel, const Weight& w, const PackedRows& in, const Place& to, const Sizes& s, long first, long o,
+inline void panel_tile(const Panel& panel, const Weight& w, const PackedRows& in, const Place& to, const Sizes& s, long first, long o,
                        long count, Ahead ahead) {
     for (int r = 0; r < R; ++r)
         for (int v = 0; v < V; ++v) prefetch_place(to, s, (first + r) * to.row + to.start + o + v * ACROSS);
-    typename K::Sum total[R][V];
-    panel_sums<K, R, V>(panel, in.x + first * in.lanes, 1, R, in.lanes, total, ahead);
     Floats y[V][R];
-    for (int v = 0; v < V; ++v) {
-        const __mmask16 kept = mask_of(count - v * ACROSS);
-        const Floats bias = bias_of(w, kept, o + v * ACROSS);
-        const Floats scales = K::WIDTH == 4 ? bits_as<Floats>(_mm512_maskz_loadu_ps(kept, w.scales + o + v * ACROSS)) : Floats{};
-        for (int r = 0; r < R; ++r) y[v][r] = output(total[r][v], scales, in, first + r) + bias;
-    }
+    panel_products<K, R, V>(panel, w, in, s, first, o, count, y, ahead);
     activate(s.activation, y[0], V * R);
     for (int v = 0; v < V; ++v)
         for (int r = 0; r < R; ++r)
@@ -82,7 +103,7 @@ inline void panel_tile(const char* panel, const Weight& w, const PackedRows& in,
 }
 
 template <class K, int V, int R = ROWS>
-inline void panel_rows(long rows, const char* panel, const Weight& w, const PackedRows& in, const Place& to, const Sizes& s, long first,
+inline void panel_rows(long rows, const Panel& panel, const Weight& w, const PackedRows& in, const Place& to, const Sizes& s, long first,
                        long o, long count, Ahead ahead) {
     if constexpr (R > 1)
         if (rows < R) return panel_rows<K, V, R - 1>(rows, panel, w, in, to, s, first, o, count, ahead);
@@ -96,17 +117,23 @@ inline long part_start(long rows, long part) { return rows * part / parts_of(row
 template <class K, int V>
 inline void panel_outputs(const Weight& w, const PackedRows& in, const Place& to, const Sizes& s, long o, long count) {
     thread_local std::vector<char> held;
-    const long bytes = bytes_of(s.kind, s.depth);
-    char* panel = room(held, V * LINE * in.lanes);
+    const long bytes = bytes_of(s.kind, s.depth), lanes = bytes / 4, groups = s.kind == NIBBLE ? s.depth / s.group : 0;
+    char *codes = room(held, V * LINE * (lanes + 2 * groups)), *scales = codes + V * LINE * lanes, *zeros = scales + V * LINE * groups;
     for (int v = 0; v < V; ++v) {
         const long own = o + v * ACROSS, some = std::min(ACROSS, o + count - own);
-        pack_panel<V>(static_cast<const char*>(w.codes) + own * bytes, bytes, some, in.lanes, s.kind == BYTE ? TURNED : 0, panel, v);
+        const auto packed = [&](const void* rows, long step, long wide, int32_t moved, char* to) {
+            pack_panel<V>(static_cast<const char*>(rows) + own * step, step, some, wide, moved, to, v);
+        };
+        packed(w.codes, bytes, lanes, s.kind == BYTE ? TURNED : 0, codes);
+        packed(w.scales, 4 * groups, groups, 0, scales);
+        if (w.zeros) packed(w.zeros, 4 * groups, groups, 0, zeros);
     }
+    const Panel panel{codes, scales, w.zeros ? zeros : nullptr};
     const char* following = static_cast<const char*>(w.codes) + (o + count) * bytes;  // which this thread probably packs next
     const long ahead = std::min(count * bytes, PREFETCHED), parts = parts_of(s.rows);
     for (long p = 0; p < parts; ++p) {
         const long first = part_start(s.rows, p), next = part_start(s.rows, p + 1);
-        const Ahead own{following + ahead * p / parts, ahead / parts / in.lanes};
+        const Ahead own{following + ahead * p / parts, ahead / parts / lanes};
         panel_rows<K, V>(next - first, panel, w, in, to, s, first, o, count, own);
     }
 }
@@ -118,20 +145,23 @@ inline void panel_outputs(const Weight& w, const PackedRows& in, const Place& to
 }
 
 void panel_part(const Weight& w, const PackedRows& in, const Place& to, const Sizes& s, long o, long stop) {
-    s.kind == BYTE   ? panel_outputs<ByteLanes>(w, in, to, s, o, stop)
-    : s.kind == HALF ? panel_outputs<HalfLanes>(w, in, to, s, o, stop)
-                     : panel_outputs<FloatLanes>(w, in, to, s, o, stop);
+    s.kind == BYTE     ? panel_outputs<ByteLanes>(w, in, to, s, o, stop)
+    : s.kind == NIBBLE ? panel_outputs<NibbleLanes>(w, in, to, s, o, stop)
+    : s.kind == HALF   ? panel_outputs<HalfLanes>(w, in, to, s, o, stop)
+                       : panel_outputs<FloatLanes>(w, in, to, s, o, stop);
 }
 
-// Whether products are made from panels: of fp32, bf16, and integers with one group of columns.
+// Whether products are made from panels: of fp32, bf16, and integers with one group of columns or of 4 bits. In 4 bits panels are
+// faster for any number of rows, since tiles make floats of all their lanes in each group.
 bool panels_fit(const Sizes& s) {
+    if (s.kind == NIBBLE) return s.integer && ByteLanes::THERE && pairs_fit(s);
     if (s.order == FEW || (s.order == ANY && s.rows < PANEL_LEAST)) return false;
     if (s.kind == BYTE) return s.integer && ByteLanes::THERE && s.group == s.depth;
     return s.kind == FULL || halves_fit(s);
 }
 
 // One row of x in the format of the lanes, in `room` unless it is there already.
-inline const char* lanes_of(const void* x, long m, const Sizes& s, float* wide, char* room, float* factors, int32_t* moved) {
+inline const char* lanes_of(const void* x, long m, const Sizes& s, float* wide, char* room, float* factors) {
     const float* floats = static_cast<const float*>(x) + m * s.depth;
     const uint16_t* halves = static_cast<const uint16_t*>(x) + m * s.depth;
     if (s.kind == HALF && s.half) return reinterpret_cast<const char*>(halves);
@@ -146,18 +176,25 @@ inline const char* lanes_of(const void* x, long m, const Sizes& s, float* wide, 
     }
     int8_t* bytes = reinterpret_cast<int8_t*>(room);
     factors[m] = rounded(floats, s.depth, bytes);
-    int32_t sums[8];
-    lanes_summed<8>(bytes, s.depth, -128, sums);
-    moved[m] = 0;
-    for (int32_t part : sums) moved[m] += part;
+    if (s.kind == NIBBLE) part_eights(bytes, s.depth);
     return room;
+}
+
+// What makes up for moved codes of 8 bits, or for a zero point of 1 for those of 4 bits, in each group, `step` numbers apart.
+inline void sum_groups(const char* bytes, const Sizes& s, int32_t* moved, long step) {
+    for (long i = 0; i < s.depth; i += s.group, moved += step) {
+        int32_t sums[8];
+        lanes_summed<8>(reinterpret_cast<const int8_t*>(bytes) + i, s.group, s.kind == BYTE ? -128 : -1, sums);
+        *moved = 0;
+        for (int32_t part : sums) *moved += part;
+    }
 }
 
 PackedRows packed_rows(const void* x, const Sizes& s) {
     thread_local std::vector<int32_t> numbers, added;
     thread_local std::vector<float> scales;
-    const long lanes = bytes_of(s.kind, s.depth) / 4;
-    int32_t *to = room(numbers, s.rows * lanes), *moved = room(added, s.rows);
+    const long lanes = (s.kind == NIBBLE ? s.depth : bytes_of(s.kind, s.depth)) / 4, groups = s.depth / s.group;
+    int32_t *to = room(numbers, s.rows * lanes), *moved = room(added, s.rows * groups);
     float* factors = room(scales, s.rows);
 #pragma omp parallel for num_threads(s.threads) if (s.threads > 1 && s.rows * s.depth > MANY)
     for (long p = 0; p < parts_of(s.rows); ++p) {
@@ -167,8 +204,10 @@ PackedRows packed_rows(const void* x, const Sizes& s) {
         float* floats = room(wide, ROWS * s.depth);
         char* bytes = room(own, ROWS * lanes * 4);
         const char* rows[ROWS];
-        for (long r = 0; r < count; ++r)
-            rows[r] = lanes_of(x, first + r, s, floats + r * s.depth, bytes + r * lanes * 4, factors, moved);
+        for (long r = 0; r < count; ++r) {
+            rows[r] = lanes_of(x, first + r, s, floats + r * s.depth, bytes + r * lanes * 4, factors);
+            if (s.integer) sum_groups(rows[r], s, moved + first * groups + r, count);
+        }
         pack_rows(rows[0], count > 1 ? rows[1] - rows[0] : 0, count, lanes, to + first * lanes);
     }
     return {to, factors, moved, lanes};
