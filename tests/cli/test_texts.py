@@ -167,7 +167,7 @@ def test_a_table_that_is_not_there_is_an_error_and_no_text(
 ) -> None:
     assert main(["generate", str(trained_lm), "nofile.csv"]) == 2
     assert "there is no file 'nofile.csv'; correct the name" in capsys.readouterr().err
-    for name in ("nofile.xlsx", "nofile.feather", "a/b.csv.gz", "nofile.png", "nofile.PKL", "nofile.mp3", "nofile.h5"):
+    for name in ("nofile.xlsx", "nofile.feather", "a/b.csv.gz", "nofile.png", "nofile.PKL", "nofile.mp3", "no.epub"):
         assert main(["generate", str(trained_lm), name]) == 2
         assert f"there is no file '{name}'" in capsys.readouterr().err
     assert main(["generate", str(trained_lm), "a.word", "--max-new-tokens", "1"]) == 0

@@ -7,6 +7,7 @@ import gzip
 import io
 import lzma
 import pickle
+import re
 import sqlite3
 import zipfile
 from pathlib import Path
@@ -56,6 +57,10 @@ def contents(folder: Path) -> dict[str, bytes]:
         "damaged zip": b"PK\x03\x04 and no more",
         "(.xls)": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600),
         "PDF": b"%PDF-1.4\ntext",
+        "rich-text document": b"{\\rtf1\\ansi words\\par}",
+        "e-book (EPUB)": zipped("mimetype", "META-INF/container.xml", "EPUB/text/ch001.xhtml"),
+        "OpenDocument": zipped("mimetype", "META-INF/manifest.xml", "content.xml"),
+        "Arrow": b"ARROW1\0\0" + bytes(600),
         "PNG": picture.getvalue(),
         "Parquet": parquet.getvalue(),
         "SQLite": database(folder),
@@ -73,7 +78,32 @@ def test_a_file_of_another_kind_than_its_name_is_called_by_what_it_is(tmp_path: 
             guess(path)
         said = str(error.value)
         assert what.removesuffix(" of 2")[:6] in said and "UTF-16" not in said, said
+        for written in re.findall(r"(?: -o|pdftotext \S+|\.to_\w+\() ?(\S+)", said):  # never over what it reads
+            assert ".new." in written, said
         with pytest.raises(ValueError, match="whatever its name says"):
+            open_text(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("a b.rtf", "a b.rtf is a rich-text document (RTF); save it as plain text in UTF-8"),
+        (
+            "a b.epub",
+            "is an e-book (EPUB); save its text as .txt, for example with `pandoc -f epub -t plain '{path}' -o '",
+        ),
+        ("a b.odt", "is an OpenDocument file, such as .ods or .odt; save it in LibreOffice as CSV or text, in UTF-8"),
+        ("a b.ipynb", "it is a Jupyter notebook; `jupyter nbconvert --to markdown '{path}'` writes its text alone"),
+    ],
+)
+def test_documents_are_refused_by_their_names(tmp_path: Path, name: str, said: str) -> None:
+    every, path = contents(tmp_path), tmp_path / name
+    known = {".rtf": "rich-text document", ".epub": "e-book (EPUB)", ".odt": "OpenDocument"}
+    path.write_bytes(every[known[path.suffix]] if path.suffix in known else b'{"cells": [], "nbformat": 4}')
+    with pytest.raises(ValueError, match=re.escape(said.format(path=path))):
+        guess(path)
+    if path.suffix in known:
+        with pytest.raises(ValueError, match=re.escape(said.format(path=path))):
             open_text(path)
 
 

@@ -252,22 +252,31 @@ def _lines_of(existing: Sequence[Path], texts: Sequence[str]) -> bool:
 
     Raises ValueError for a file that holds no text.
     """
-    from ..data.file_kinds import other_table
-    from ..data.files.compressed import open_bytes
-    from ..runs.inference.tables.read import OTHER_TABLES
-
     path = existing[0]
-    if path.suffix.lower() in OTHER_TABLES:
-        kind = other_table(path, open_bytes(path)) if path.is_file() else None
-        raise ValueError(
-            kind or f"{path} is a file that is not read here; save it as .csv, .tsv, .jsonl, .parquet or .txt"
-        )
+    if path.is_file():
+        _check_text(path)
     if path.is_file() and len(texts) == 1 and sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty():
         import typer
 
         return typer.confirm(visible(f"There is a file {path}. Read its lines as texts?"), default=True, err=True)
     note_files(texts, f"; to read its lines: < {path}" if path.is_file() else "")
     return False
+
+
+def _check_text(path: Path) -> None:
+    """Raise ValueError for a file whose content, or name, is that of another kind of file than text."""
+    from ..data.file_kinds import markup, other_kind, other_table, without_marks
+    from ..data.files.compressed import open_bytes
+    from ..runs.inference.tables.read import OTHER_TABLES
+
+    content, named = open_bytes(path), path.suffix.lower() in OTHER_TABLES
+    kind = (other_table if named else other_kind)(path, content)
+    if kind is None and (marks := markup(path, content)) == "a Jupyter notebook":
+        kind = f"{path.name} is {marks}; {without_marks(path, marks)}"
+    if kind or named:
+        raise ValueError(
+            kind or f"{path} is a file that is not read here; save it as .csv, .tsv, .jsonl, .parquet or .txt"
+        )
 
 
 def note_files(texts: Sequence[str], advice: str = "") -> None:

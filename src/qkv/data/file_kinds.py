@@ -167,12 +167,12 @@ def _sentence(path: Path, what: str, advice: str) -> str:
         "excel": f"pandas; pandas.read_excel({str(path)!r}).{csv}",
         "pickle": f"pandas; pandas.read_pickle({str(path)!r}).{csv}",
         "html": f"pandas; pandas.read_html({str(path)!r}, header=0)[0].{csv}",
-        "feather": f"pandas; pandas.read_feather({str(path)!r}).to_parquet({f'{stem}.parquet'!r})",
+        "feather": f"pandas; pandas.read_feather({str(path)!r}).to_parquet({f'{stem}.new.parquet'!r})",
         "numpy": f"numpy; numpy.savetxt({f'{stem}.new.csv'!r}, numpy.load({str(path)!r}), '%s', ',')",
     }
     code = {name: f"`import {line}`" for name, line in lines.items()}
     code["sqlite"] = f"`{shlex.join(['sqlite3', '-header', '-csv', str(path), 'SELECT * FROM NAME'])} > new.csv`"
-    code["pandoc"] = f"`{shlex.join(['pandoc', '-t', 'plain', str(path), '-o', f'{stem}.txt'])}`"
-    code["pdf"] = f"`{shlex.join(['pdftotext', str(path), f'{stem}.txt'])}`"
+    code["pandoc"] = f"`{shlex.join(['pandoc', '-f', 'epub', '-t', 'plain', str(path), '-o', f'{stem}.new.txt'])}`"
+    code["pdf"] = f"`{shlex.join(['pdftotext', str(path), f'{stem}.new.txt'])}`"
     despite = ", whatever its name says" if path.suffix.lower() in _TEXTS else ""
     return f"{path.name} {what}{despite}; {advice.format(name=path.name, stem=stem.name, **code)}"

@@ -73,6 +73,11 @@ def test_words_with_a_tag_for_each(tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError, match=f"line {i + 1}: .*{said}"):
             table[i]
+    numbers = {"id": [7, 8], "tokens": ["a", "b"], "labels": [0, 1], "pos": ["X", "Y"]}
+    path.write_text(json.dumps(numbers) + '\n{"tokens": ["a"], "tags": [["B"]]}\n')
+    (first, second), how = JsonLines(**given_).table("train"), "data.word=tokens data.tag=labels"
+    assert first == f"without a text 'text', but with lists of words and tags, which {how} reads"
+    assert second == "without a text 'text'"
     for wrong, said in (
         ({"word": "tokens"}, "give both word and tag"),
         (

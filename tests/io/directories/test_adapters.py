@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import warnings
 from pathlib import Path
@@ -13,7 +14,7 @@ import torch
 
 import qkv
 from qkv.cli import main
-from qkv.nn.layers.lora import layers
+from qkv.nn.layers.lora import LoRA, layers
 from qkv.runs.export import gguf
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "families"))
@@ -249,3 +250,29 @@ def test_an_adapter_alone_names_what_loads_it(tmp_path: Path, capsys: pytest.Cap
             == 2
         )
         assert "qkv.load_adapter(run.model" in " ".join(capsys.readouterr().err.split()), command
+
+
+def test_an_adapter_that_names_another_model_of_the_hub_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "models--mistralai--Mistral-7B-v0.1" / "snapshots" / "0123"
+    made("mistral", folder)
+    qkv.save_adapter(qkv.adapt(qkv.load(folder, device="cpu").model, LoRA(rank=2)), tmp_path / "adapter")
+    written = tmp_path / "adapter" / "adapter_config.json"
+    config = json.loads(written.read_text())
+
+    def told(base: str | None, of: Path = folder) -> list[str]:
+        written.write_text(json.dumps({**config, "base_model_name_or_path": base}))
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            qkv.load_adapter(qkv.load(of, device="cpu").model, tmp_path / "adapter")
+        return [str(one.message) for one in said if "outputs are wrong" in str(one.message)]
+
+    for same in ("mistralai/Mistral-7B-v0.1", "other/mistral-7b-v0.1-bnb-4bit", "unsloth/Mistral_7B_v0.1-hf"):
+        assert not told(same)
+    for unknown in ("/somewhere/another", "another", "", None):
+        assert not told(unknown)
+    for other in ("mistralai/Mistral-7B-v0.3", "mistralai/Mistral-7B-Instruct-v0.1"):
+        (one,) = told(other)
+        assert f"names '{other}' as the model that it was trained on" in one
+        assert "is put into 'mistralai/Mistral-7B-v0.1'" in one
+    copy = shutil.copytree(folder, tmp_path / "copy")  # a directory has any name
+    assert not told("mistralai/Mistral-7B-v0.3", copy)

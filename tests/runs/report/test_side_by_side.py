@@ -35,7 +35,7 @@ def test_runs_are_compared(tmp_path: Path) -> None:
     first, second = run(tmp_path / "first", 0.5, "right"), run(tmp_path / "second", 0.25, "<b>wrong")
     write_side_by_side([first, second], tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    names = [str(first), str(second)]
+    names = ["first", "second"]
     assert rows(page, "Results") == [
         ["metric", *names],
         ["Exact match", "50.00 %", "25.00 %"],
@@ -51,7 +51,7 @@ def test_equal_settings_and_unfinished_runs_are_named(tmp_path: Path) -> None:
     write_side_by_side(runs, tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "All settings are the same." in page
-    assert f"{runs[1]}: This training has not ended" in page
+    assert "b: This training has not ended" in page
     assert rows(page, "Results")[1] == ["Exact match", "50.00 %", "–"]
 
 
@@ -72,3 +72,12 @@ def test_the_page_is_called_a_comparison(tmp_path: Path) -> None:
     write_side_by_side([run(tmp_path / "a", 0.5, "x"), run(tmp_path / "b", 0.5, "x")], tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "</b> comparison</p>" in page and "training report" not in page
+
+
+def test_the_page_is_titled_by_names_and_not_by_absolute_paths(tmp_path: Path) -> None:
+    folders = [tmp_path / "runs" / name / "out" for name in ("one", "two")]
+    for folder in folders:
+        folder.parent.mkdir(parents=True)
+    write_side_by_side([run(folder, 0.5, "x") for folder in folders], tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "<title>one/out · two/out · qkv</title>" in page and str(tmp_path) not in page

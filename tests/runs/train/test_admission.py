@@ -9,7 +9,7 @@ import torch
 from qkv.data.batching.settings import Batching
 from qkv.nn.cost.hardware import cores
 from qkv.runs.recipes.recipe import Recipe
-from qkv.runs.train.admission import admit, check_machine
+from qkv.runs.train.admission import admit, check_machine, first_examples
 from qkv.training.settings import Training
 
 
@@ -28,6 +28,16 @@ from qkv.training.settings import Training
 def test_what_a_resumed_run_may_change(trained: Path, setting: str) -> None:
     recipe = Recipe.load(trained, [setting])
     assert admit(recipe, trained, resume=True, overwrite=False).diff(Recipe.load(trained)) != {}
+
+
+def test_why_a_split_has_no_examples_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"tokens": ["a", "b"], "ner_tags": ["O", "O"]}\n' * 3)
+    every = [f"data.{name}={path}" for name in ("path", "validation_path", "test_path")]
+    with pytest.raises(
+        ValueError, match=r"has no examples: 3 without a text 'text', but with lists .* data\.word=tokens"
+    ):
+        first_examples(Recipe.load("tag", ["data.kind=jsonl", *every]))
 
 
 def test_a_run_from_before_its_preset_had_a_size_continues(trained: Path, tmp_path: Path) -> None:

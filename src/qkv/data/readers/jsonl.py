@@ -19,6 +19,9 @@ from ..source import Example, Skipped, Split, Table
 from ..tokenizers.chat.messages import check_messages, check_tools, files_in, listed, messages_in, text_of
 from .parallel_text import record_example
 
+TAG_FIELDS = ("ner_tags", "tags", "labels", "ner", "entities", "pos_tags", "upos")
+"""Usual names of lists of tags; the first that fits wins."""
+
 
 class JsonLines(NamedRecords, kind="jsonl"):
     """One JSON object per line, a `.json` file with a list of them, or a row of a `.parquet` file, with a `text`; or, if
@@ -67,8 +70,25 @@ class JsonLines(NamedRecords, kind="jsonl"):
             return Skipped(f"without {self.messages!r}") if value is None else conversation(value, where, tools, folder)
         if self.word is not None and self.tag is not None:
             return _tagged(record, self.word, self.tag, where)
-        fields = (self.text,) if self.prompt is None or self.answer is None else (self.prompt, self.answer)
-        return record_example(record, fields)
+        if self.prompt is not None and self.answer is not None:
+            return record_example(record, (self.prompt, self.answer))
+        found = record_example(record, (self.text,))
+        if isinstance(found, Skipped) and (fields := _tag_fields(record)):
+            word, tag = fields
+            return Skipped(f"{found}, but with lists of words and tags, which data.word={word} data.tag={tag} reads")
+        return found
+
+
+def _tag_fields(record: object) -> tuple[str, str] | None:
+    """The fields of a record with a list of words and a list of as many tags, of which `TAG_FIELDS` come first."""
+    lists = {name: one for name, one in record.items() if isinstance(one, list)} if isinstance(record, dict) else {}
+    word = next((name for name, one in lists.items() if one and all(isinstance(each, str) for each in one)), None)
+    if word is None:
+        return None
+    alike = (name for name, one in lists.items() if name != word and len(one) == len(lists[word]))
+    tags = [name for name in alike if all(class_name(each) is not None for each in lists[name])]
+    named = [name for name in TAG_FIELDS if name in tags] or tags
+    return (word, named[0]) if named else None
 
 
 def _tagged(record: object, word: str, tag: str, where: str) -> Example | Skipped:

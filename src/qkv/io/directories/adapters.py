@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+import warnings
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
 from ...core import several
 from ...core.atomic import replacing_folder
+from ...core.spec import brief
 from ...nn.layers.lora import LoRA, fold, insert, layers, merged
 from ...nn.layers.quantized import quantized
 from ...nn.models.heads.language_model import LanguageModel
@@ -17,7 +20,7 @@ from ...nn.models.transformer import TransformerModel
 from ...training.checkpoints.streaming import Later, stream_tensors
 from ...training.checkpoints.weights import model_tensors, read_tensors, replace_tensors
 from ..families import FAMILIES, family_of
-from ..hub import peft
+from ..hub import huggingface, peft
 from ..hub.finite import is_finite, warn_of_no_numbers
 from ..hub.names import Names, Row
 from .build import build
@@ -56,8 +59,8 @@ def load_adapter(model: Model, path: Path | str) -> Model:
     """Put the LoRA adapter of a directory, `peft`'s or ours, into a model, in place; the model is given back. PEFT may have
     trained it on transformers' model, on an Auto class of `qkv.transformers` or on qkv's model.
 
-    Raises ValueError, before anything is changed, if the directory asks for what is not known here or is of another
-    model.
+    Warns if the adapter and a model in the Hub's cache name different models. Raises ValueError, before anything is
+    changed, if the directory asks for what is not known here or is of another model.
     """
     folder = several.path(path)
     _check(model)
@@ -81,8 +84,48 @@ def load_adapter(model: Model, path: Path | str) -> Model:
             layer.lora_a.copy_(a)
             layer.lora_b.copy_(b)
         warn_of_no_numbers(found, str(folder / peft.WEIGHTS), torch.float32)
+        _warn_of_another_base(config, model, folder)
         return model
     raise max(refusals, key=lambda one: one[0])[1]  # of the names that the adapter has, or else of the model's family
+
+
+_FORMATS = {
+    "bnb",
+    "4bit",
+    "8bit",
+    "gptq",
+    "awq",
+    "int4",
+    "int8",
+    "fp8",
+    "bf16",
+    "fp16",
+    "hf",
+    "gguf",
+    "unsloth",
+    "meta",
+}
+"""Parts of names by which copies of one model differ."""
+
+
+def _warn_of_another_base(config: Mapping[str, Any], model: TransformerModel, folder: Path) -> None:
+    """Warn if an adapter was trained on another model than this one. Both must have names of the Hub: directories of the
+    same model have any name. Formats (`-bnb-4bit`), owners, case and punctuation don't count."""
+    base = config.get("base_model_name_or_path")
+    own = None if model.origin is None else model.origin.repository
+    if own is None or not isinstance(base, str) or not huggingface.is_id(base) or Path(base).exists():
+        return
+    if _plain(base) != _plain(own):
+        warnings.warn(
+            f"{folder} names {brief(base)} as the model that it was trained on, and it is put into {brief(own)}; if these "
+            "are different models, outputs are wrong",
+            stacklevel=3,
+        )
+
+
+def _plain(name: str) -> str:
+    parts = re.split(r"[^a-z0-9]+", name.rpartition("/")[2].lower())
+    return "".join(part for part in parts if part not in _FORMATS)
 
 
 def _check(model: object) -> None:

@@ -15,6 +15,7 @@ from ...core.spec import brief, nearest
 from ...nn.models.base import ModelSpec
 from ...nn.quantization.scheme import Scheme
 from ..families import FAMILIES
+from ..hub import huggingface
 from ..hub.family import Family, difference
 from ..hub.files import WeightFiles, open_weights
 from ..hub.names import Names, Reading, StoredPlace, listed
@@ -91,7 +92,8 @@ def check(folder: Path, allow_pickle: bool = False) -> Checked:
     weights = _opened(folder, config, allow_pickle)
     fit = _fitting(family, config, weights, folder)
     model = fit.model
-    model.origin = replace(origin(folder, model.spec), carried=_carried(family, fit, weights))
+    carried = _carried(family, fit, weights)
+    model.origin = replace(origin(folder, model.spec), carried=carried, repository=huggingface.cached_as(folder))
     return Checked(folder, model, fit.names, weights, model.origin)
 
 

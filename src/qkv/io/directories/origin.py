@@ -34,6 +34,7 @@ class Origin:
     ids:                which tokens have roles in generation.
     fields:             its settings of generation as fields of `Generation`.
     carried:            tensors of its weights that nothing here is computed with, by their names without a prefix.
+    repository:         its name on the Hub, if it lies in the Hub's cache.
     """
 
     config: Mapping[str, Any]
@@ -41,6 +42,7 @@ class Origin:
     ids: Ids = field(default_factory=Ids)
     fields: Mapping[str, Any] = field(default_factory=dict)
     carried: Mapping[str, Tensor] = field(default_factory=dict, compare=False, repr=False)
+    repository: str | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, config: Config, generation: Config | None, spec: ModelSpec, where: Path, settings: Path) -> Origin:

@@ -57,6 +57,13 @@ def in_cache(name: HubName) -> bool:
     return (cache / f"models--{name.repository.replace('/', '--')}").is_dir()
 
 
+def cached_as(folder: Path) -> str | None:
+    """The repository, `owner/name`, whose files a folder of the Hub's cache holds; None for another folder."""
+    prefix, _, rest = folder.parent.parent.name.partition("--")
+    name = rest.replace("--", "/", 1)
+    return name if folder.parent.name == "snapshots" and prefix == "models" and is_id(name) else None
+
+
 def download(name: HubName, allow_pickle: bool = False) -> Path:
     """The directory of a repository in the cache, downloaded if it isn't there yet. Code in it is never fetched.
 

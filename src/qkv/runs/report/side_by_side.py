@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from markupsafe import Markup
 
+from ...core.atomic import real
 from ...core.metrics.display import display_of, qualities
 from ...core.spec import counted
 from ...io.directories.layout import write_text
@@ -46,7 +47,7 @@ _IMPORTANT = (
 
 def write_side_by_side(run_dirs: Sequence[Path], out: Path) -> None:
     """Write a page on several runs. Raises ValueError if a file of a run is malformed."""
-    stories = {str(run_dir): Story.read(run_dir) for run_dir in run_dirs}
+    stories = {name: Story.read(run_dir) for name, run_dir in _named(run_dirs).items()}
     made = (_metrics(stories), _settings(stories), _curves(stories), _samples(stories))
     sections = [section for section in made if section is not None]
     unfinished = " ".join(f"{name}: {story.unfinished}" for name, story in stories.items() if story.unfinished)
@@ -60,6 +61,16 @@ def write_side_by_side(run_dirs: Sequence[Path], out: Path) -> None:
         sections=sections,
     )
     write_text(out, page)
+
+
+def _named(run_dirs: Sequence[Path]) -> dict[str, Path]:
+    """Different directories by the last parts of their paths that tell them apart: `a` and `b`, or `x/a` and `y/a`."""
+    paths = {real(run_dir): run_dir for run_dir in run_dirs}
+    for count in range(1, 1 + max(len(path.parts) for path in paths)):
+        named = {PurePath(*path.parts[-count:]).as_posix(): run_dir for path, run_dir in paths.items()}
+        if len(named) == len(paths):
+            break
+    return named
 
 
 def _metrics(stories: Mapping[str, Story]) -> Section | None:

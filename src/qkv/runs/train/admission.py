@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from ...core.metrics.text import LIBRARIES
 from ...core.optional_libraries import need
 from ...core.spec import brief, counted
 from ...data.batching.settings import Batching
-from ...data.source import SPLITS, Example, Split
+from ...data.source import SPLITS, Example, Skipped, Split
 from ...io.directories.layout import RUN, RunState
 from ...nn.cost.hardware import cores
 from ...nn.models.base import ModelSpec
@@ -23,6 +24,8 @@ from ...training.settings import Training
 from ..recipes.recipe import Recipe, argument_of
 from .auto_settings import adopt
 from .notes import longest_rows
+
+_LOOKED = 10_000  # entries of a split without examples whose reasons are counted
 
 # Settings that may change when a run is resumed, because they don't affect the steps already taken.
 CHANGEABLE = (
@@ -118,11 +121,19 @@ def first_examples(recipe: Recipe) -> dict[Split, Example]:
     for split in SPLITS:
         example = next(recipe.data.examples(split, seed=recipe.seed, shuffle=False), None)
         if example is None:
-            raise ValueError(f"the {split} split of the data has no examples")
+            raise ValueError(f"the {split} split of the data has no examples{_why_empty(recipe, split)}")
         if recipe.task is not None:
             recipe.task.check_fields(example, recipe.data)
         examples[split] = example
     return examples
+
+
+def _why_empty(recipe: Recipe, split: Split) -> str:
+    """How many entries of a split are skipped for the most frequent reason, among the first ones."""
+    table = recipe.data.table(split, seed=recipe.seed, epoch=0)
+    entries = (table[i] for i in range(min(len(table), _LOOKED)))
+    reasons = Counter(str(entry) for entry in entries if isinstance(entry, Skipped))
+    return "".join(f": {times:,} {reason}" for reason, times in reasons.most_common(1))
 
 
 def check_context(recipe: Recipe, spec: ModelSpec) -> None:

@@ -276,8 +276,15 @@ def test_a_text_that_is_also_a_file_is_noted(
         assert main(["classify", str(runs / "classifier"), name]) == 0
         told = capsys.readouterr()
         assert f"though there is a {kind} of that name" in told.err and told.out.endswith(f"\t{name}\n")
-    assert main(["classify", str(runs / "classifier"), "book.xlsx"]) == 2
-    assert "save it as .csv" in capsys.readouterr().err
+    Path("book").write_bytes(b"{\\rtf1 words}")
+    Path("a.ipynb").write_text('{"cells": [], "nbformat": 4}')
+    for name, said in (
+        ("book.xlsx", "save it as .csv"),
+        ("book", "book is a rich-text document (RTF); save it as plain text in UTF-8"),
+        ("a.ipynb", "a.ipynb is a Jupyter notebook; `jupyter nbconvert --to markdown a.ipynb` writes its text alone"),
+    ):
+        assert main(["classify", str(runs / "classifier"), name]) == 2
+        assert said in capsys.readouterr().err
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"README\n")))  # lines of standard input are texts
     assert main(["classify", str(runs / "classifier")]) == 0
     assert "Note" not in capsys.readouterr().err

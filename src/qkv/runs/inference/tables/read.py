@@ -35,8 +35,9 @@ UTF_8 = ("utf-8", "utf8", "utf-8-sig")
 
 LINES = (".txt", ".text")  # files whose lines are texts
 _OTHER = (
-    ".json .xlsx .xls .xlsm .xlsb .ods .odt .arrow .feather .orc .pkl .pickle .npy .npz .pdf .docx .doc .rtf .zip .tar .gz "
-    ".bz2 .xz .zst .7z .h5 .hdf5 .hdf .dta .sav .sas7bdat .xpt .db .sqlite .safetensors .bin .pt .pth .gguf .html .htm .xml"
+    ".json .xlsx .xls .xlsm .xlsb .ods .odt .arrow .feather .orc .pkl .pickle .npy .npz .pdf .docx .doc .rtf .pptx .epub "
+    ".ipynb .zip .tar .gz .bz2 .xz .zst .7z .rar .h5 .hdf5 .hdf .dta .sav .sas7bdat .xpt .db .sqlite .safetensors .bin .pt "
+    ".pth .gguf .html .htm .xml"
 )
 OTHER_TABLES = frozenset(_OTHER.split())
 """Endings of files that hold texts or numbers in ways that are not read here."""

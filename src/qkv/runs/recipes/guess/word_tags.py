@@ -11,10 +11,10 @@ from ....core.spec import brief, counted
 from ....data.classes import class_name
 from ....data.files.compressed import suffix_of
 from ....data.files.parquet import SUFFIX
+from ....data.readers.jsonl import TAG_FIELDS
 from .column import Column
 from .result import Guess, setting
 
-_TAGS = ("ner_tags", "tags", "labels", "ner", "entities", "pos_tags", "upos")  # the first that fits wins
 _MOSTLY = 0.9
 _FORM = (
     "write one word and its tag on each line, with an empty line after each sentence, and give that file "
@@ -62,7 +62,7 @@ def lists_of_tags(path: Path, fields: Mapping[str, Sequence[Any]], count: int) -
     found = [name for name, values in lists.items() if name != words and _are_tags(values, sizes)]
     if not found:
         return None
-    tags = min(found, key=lambda name: _TAGS.index(name) if name in _TAGS else len(_TAGS))
+    tags = min(found, key=lambda name: TAG_FIELDS.index(name) if name in TAG_FIELDS else len(TAG_FIELDS))
     kinds = {str(class_name(one)) for row in lists[tags] for one in row}
     parquet = suffix_of(path) == SUFFIX  # its schema may contain the names of numeric tags
     metric = ("training.metric=accuracy",) if scheme_of(kinds) == "plain" and not parquet else ()
