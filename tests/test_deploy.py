@@ -1,9 +1,14 @@
-"""deploy/: the commands in its files have options that `qkv serve` has, and copy files that exist."""
+"""deploy/: the commands in its files have options that `qkv serve` has; the image copies what building the package needs."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -37,6 +42,36 @@ def test_commands_have_options_that_exist() -> None:
 def test_the_image_copies_files_that_exist() -> None:
     for line in re.findall(r"^COPY (.*)$", (DEPLOY / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE):
         assert all((ROOT / name).exists() for name in line.split()[:-1]), line
+
+
+@pytest.mark.slow
+def test_the_image_can_build_the_package_from_what_it_copies(tmp_path: Path) -> None:
+    for line in re.findall(r"^COPY (.*)$", (DEPLOY / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE):
+        *names, target = line.split()
+        for name in names:
+            source, place = ROOT / name, tmp_path / "context" / (target if target != "./" else name)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if source.is_dir():
+                shutil.copytree(source, place, ignore=shutil.ignore_patterns("*.egg-info", "__pycache__"))
+            else:
+                shutil.copy(source, place)
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--no-deps",
+        "--no-build-isolation",
+        ".",
+        "-w",
+        str(tmp_path / "wheels"),
+    ]
+    built = subprocess.run(
+        command, cwd=tmp_path / "context", env={**os.environ, "QKV_PREBUILT": "0"}, capture_output=True, text=True
+    )
+    assert built.returncode == 0, built.stderr[-2000:]
+    (wheel,) = (tmp_path / "wheels").glob("qkv-*.whl")
+    assert any(name.startswith("qkv/learn/tour/pages/") for name in zipfile.ZipFile(wheel).namelist())
 
 
 @pytest.mark.parametrize("name", ["Dockerfile", "compose.yaml", "nginx.conf", "qkv-serve.service"])

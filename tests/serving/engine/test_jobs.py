@@ -41,6 +41,14 @@ def test_a_batch_has_a_most_of_inputs_and_characters(monkeypatch: pytest.MonkeyP
     assert queue.take() == [huge] and queue.take() == [next_one]
 
 
+def test_a_large_job_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "MOST_CHARACTERS", 5)
+    job = Job(lengths, ["a", "bb", "ccc", "d" * 9, "e", "f", "g", "h"], "a")
+    pieces = job.pieces(3)
+    assert [piece.inputs for piece in pieces] == [["a", "bb"], ["ccc"], ["d" * 9], ["e", "f", "g"], ["h"]]
+    assert all(piece.kind == "a" for piece in pieces)
+
+
 def test_cancelled_jobs_are_dropped() -> None:
     gone, there = Job(lengths, ["a"], "a"), Job(lengths, ["bc"], "a")
     assert gone.future.cancel()

@@ -57,6 +57,28 @@ def test_a_bad_body_is_one_sentence(parts: list[bytes], status: int, message: st
     assert told.value.status == status
 
 
+def test_all_bodies_together_have_a_most_of_bytes_until_they_are_answered() -> None:
+    statuses: list[int] = []
+    message = {"type": "http.request", "body": b" " * 60, "more_body": False}
+
+    async def receive() -> Any:
+        return message
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        if len(statuses) < 2:
+            statuses.append(200)
+            with pytest.raises(ApiError, match="100 bytes") as told:  # of another request, while this one is answered
+                await held(scope, receive_one, send)
+            statuses.append(told.value.status)
+
+    receive_one = receive
+    held = bodies.HeldBodies(app, 100)
+    asyncio.run(held({"type": "http"}, receive, receive))
+    asyncio.run(held({"type": "http"}, receive, receive))
+    assert statuses == [200, 503] and held.held == 0
+
+
 def test_a_body_that_says_it_is_too_large_is_not_read() -> None:
     with pytest.raises(ApiError, match="at most 10 bytes"):
         asyncio.run(bodies.read(request(b"", length=11), 10))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from server_events import events
 from starlette.testclient import TestClient
@@ -25,6 +26,18 @@ def test_completions_are_what_generate_gives(client: TestClient, runs: dict[str,
     body |= {"temperature": 0, "n": 2}
     same = client.post("/v1/completions", json=body).json()["choices"]
     assert [c["index"] for c in same] == [0, 1] and same[0]["text"] == same[1]["text"]
+
+
+def test_the_likeliest_of_several_samples_are_kept(client: TestClient, runs: dict[str, Run]) -> None:
+    body = {"model": runs["lm"].title, "prompt": ["the cat", "a dog"], "max_tokens": 6, "temperature": 1.5, "seed": 2}
+    drawn = client.post("/v1/completions", json={**body, "n": 5, "logprobs": 0}).json()["choices"]
+    best: list[str] = []
+    for start in (0, 5):
+        means = {choice["text"]: np.mean(choice["logprobs"]["token_logprobs"]) for choice in drawn[start : start + 5]}
+        best += sorted(means, key=lambda text: -means[text])[:2]
+    answer = client.post("/v1/completions", json={**body, "n": 2, "best_of": 5}).json()
+    assert [choice["text"] for choice in answer["choices"]] == best and answer["choices"][3]["index"] == 3
+    assert answer["choices"][0]["logprobs"] is None and answer["usage"]["completion_tokens"] > 2 * 2 * 6
 
 
 def test_log_probabilities_and_echo(client: TestClient, runs: dict[str, Run]) -> None:

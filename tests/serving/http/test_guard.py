@@ -38,5 +38,16 @@ def test_keys_rates_and_large_bodies(runs: dict[str, Run]) -> None:
         assert client.get("/health").status_code == 200
         answer = client.post("/v1/translate", content=b" " * (9 << 20), headers=right)
         assert answer.status_code == 413 and "bytes" in answer.json()["error"]["message"]
+        for number in range(3):
+            assert client.get(f"/path{number}").status_code == 401
         statuses = [client.get("/v1/models", headers=right).status_code for _ in range(4)]
         assert statuses == [200, 200, 429, 429]
+    counted = app.state.models.engine.statistics.requests
+    assert counted["other", 401] == 3
+    assert {path for path, _ in counted} == {"/health", "/v1/models", "/v1/translate", "other"}
+
+
+@pytest.mark.parametrize("header", ["host", "origin"])
+def test_an_address_that_is_none_is_refused(header: str, client: TestClient) -> None:
+    answer = client.get("/health", headers={header: "http://[::1"})
+    assert answer.status_code in (400, 403) and "IPv6" not in answer.text

@@ -40,3 +40,20 @@ def test_embeddings_ranks_scores_and_likelihoods(client: TestClient, runs: dict[
     assert [one["score"] for one in scores] == pytest.approx(wanted)
     (found,) = client.post("/v1/loglikelihood", json={"model": run.title, "input": "the cat"}).json()["data"]
     assert found["log_likelihood"] == pytest.approx(run.score("the cat").log_likelihood)
+    body = {"model": run.title, "input": ["the", "a"], "targets": [" cat", " dog"]}
+    data = client.post("/v1/loglikelihood", json=body).json()["data"]
+    wanted = [one.log_likelihood for one in run.score(["the", "a"], [" cat", " dog"])]
+    assert [one["log_likelihood"] for one in data] == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("options", [{"num_beams": 2}, {"do_sample": True, "num_samples": 2, "seed": 3}])
+def test_many_texts_are_translated_as_by_generate(
+    options: dict[str, Any], client: TestClient, runs: dict[str, Run]
+) -> None:
+    texts = [f"{'a b c d e'[: 1 + 2 * (i % 5)]}" for i in range(20)]  # more than are computed at a time
+    data = client.post("/v1/translate", json={"input": texts, "options": options}).json()["data"]
+    wanted = runs["mt"].outputs(texts, runs["mt"].settings(**options))
+    assert [one["texts"] if "texts" in one else [one["text"]] for one in data] == [
+        [output.text for output in outputs][: len(one.get("texts", [0]))]
+        for one, outputs in zip(data, wanted, strict=True)
+    ]

@@ -22,6 +22,8 @@ def test_a_picture_is_the_body(tmp_path: Path) -> None:
         assert answer.status_code == 200 and answer.json()["text"] == wanted.text.replace(str(first), "file")
         assert answer.json()["probabilities"] == pytest.approx(wanted.fields["probabilities"])
         assert "qkv-serve-" not in answer.text and str(tmp_path) not in answer.text
+        (about,) = client.get("/v1/models").json()["data"]
+        assert about["endpoints"] == ["/v1/predict"]  # /v1/classify reads texts
         for kind, body, status, message in (
             ("image/pgn", b"x", 415, "did you mean 'image/png'"),
             ("image/png", b"", 400, "the body is empty"),

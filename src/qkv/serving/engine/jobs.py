@@ -33,6 +33,18 @@ class Job(Generic[Item, Result]):
     def __post_init__(self) -> None:
         self.characters = sum(len(str(each)) for each in self.inputs)
 
+    def pieces(self, most: int = MOST_JOINED) -> list[Job[Item, Result]]:
+        """Split it into jobs of at most `most` inputs and `MOST_CHARACTERS`; an input that has more is a job alone."""
+        parts: list[list[Item]] = []
+        characters = 0
+        for each in self.inputs:
+            characters += (size := len(str(each)))
+            if not parts or len(parts[-1]) >= most or characters > MOST_CHARACTERS:
+                parts.append([])
+                characters = size
+            parts[-1].append(each)
+        return [Job(self.compute, part, self.kind) for part in parts]
+
     def run(self) -> None:
         try:
             self.future.set_result(_quietly(self.compute, self.inputs))

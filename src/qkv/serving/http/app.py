@@ -18,6 +18,7 @@ from ...nn.cost.hardware import available
 from ...runs.inference.run import Run
 from ..engine.engine import Engine
 from . import chat, completions, responses, tasks
+from .bodies import HeldBodies
 from .errors import ApiError, answer
 from .guard import LOOPBACK, Guard, Keys, Rates
 from .loading import Library, load_model, token_bytes, unload_model
@@ -64,12 +65,15 @@ def build_app(
         engine.close(timeout=limits.seconds)
 
     rates = Rates(requests_per_minute)
-    guard = Middleware(Guard, hosts=hosts, keys=keys, rates=rates, statistics=engine.statistics, admins=admins)
-    own = [] if library is None or admins is None else LOADING
+    routes = [*ROUTES, *([] if library is None or admins is None else LOADING), *page_routes()]
+    paths = {route.path for route in routes}
+    guard = Middleware(
+        Guard, hosts=hosts, keys=keys, rates=rates, statistics=engine.statistics, admins=admins, paths=paths
+    )
     handlers: dict[Any, Any] = {Exception: _failed} | dict.fromkeys((404, 405, ValueError, ApiError), _answered)
     app = Starlette(
-        routes=[*ROUTES, *own, *page_routes()],
-        middleware=[guard],
+        routes=routes,
+        middleware=[guard, Middleware(HeldBodies, most=limits.bodies)],
         lifespan=lifespan,
         exception_handlers=handlers,
     )

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.requests import ClientDisconnect, Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...core.spec import brief, nearest
 from .errors import ApiError
@@ -27,6 +28,35 @@ IGNORED = frozenset({"user", "metadata", "store", "service_tier", "safety_identi
 """Fields of OpenAI's requests that change no answer."""
 
 Fields = TypeVar("Fields", bound=Body)
+
+
+class HeldBodies:
+    """ASGI middleware that bounds the bytes of the bodies of all requests that are read or answered at a time."""
+
+    def __init__(self, app: ASGIApp, most: int) -> None:
+        self.app, self.most, self.held = app, most, 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        own = 0
+
+        async def counted() -> Message:
+            nonlocal own
+            message = await receive()
+            size = len(message.get("body", b""))
+            if self.held + size > self.most:
+                raise ApiError(
+                    503,
+                    f"the requests that are answered now have {self.most:,} bytes, which is the most; try again later",
+                    headers={"retry-after": "1", **CLOSE},
+                )
+            own += size
+            self.held += size
+            return message
+
+        try:
+            await self.app(scope, counted, send)
+        finally:
+            self.held -= own
 
 
 async def read(request: Request, most: int) -> bytes:

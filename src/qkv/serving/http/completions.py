@@ -20,12 +20,15 @@ PATH = "/v1/completions"
 
 
 class CompletionFields(SamplingFields):
-    """A request for completions. `prompt` is a text, ids, or a list of either."""
+    """A request for completions. `prompt` is a text, ids, or a list of either.
+
+    best_of: how many samples to draw of each prompt; the `n` with the highest mean log-probability of a token are kept.
+    """
 
     prompt: str | list[str] | list[int] | list[list[int]] = ""
     logprobs: int | None = Field(None, ge=0, le=20)
     echo: bool = False
-    best_of: int | None = None
+    best_of: int | None = Field(None, ge=1, le=128)
     suffix: str | None = None
 
 
@@ -37,11 +40,18 @@ async def completions(request: Request) -> Response:
         raise ApiError(
             400, "suffix is not served: the models here write what comes next, not what stands between", "suffix"
         )
-    if asked.best_of not in (None, asked.n):
-        raise ApiError(400, f"best_of is not served; leave it out or give {asked.n}, as n", "best_of")
+    kept, drawn = asked.n, asked.best_of or asked.n
+    if drawn < kept:
+        raise ApiError(400, f"best_of is {drawn}, and n of them are kept; give at least {kept}", "best_of")
+    if drawn > kept and asked.stream:
+        raise ApiError(400, "the best completion is known only at the end; leave out stream or best_of", "best_of")
+    asked = asked.model_copy(update={"n": drawn})
     works = await asyncio.to_thread(_works, served, asked, models.limits)
+    if drawn > kept and asked.logprobs is None:
+        for work in works:
+            work.likeliest = 0  # the samples are compared by their log-probabilities
     writer = _Writer(served, asked)
-    answer = CompletionAnswer(models, served, works, asked, "text_completion", writer.choice, writer.delta)
+    answer = CompletionAnswer(models, served, works, asked, "text_completion", writer.choice, writer.delta, kept=kept)
     return await answer.response(request)
 
 

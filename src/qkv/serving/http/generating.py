@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, TypeVar
@@ -52,7 +53,10 @@ def usage(works: Sequence[Work], new: int) -> dict[str, Any]:
 
 
 class CompletionAnswer:
-    """The answer to a request for completions: `choice` makes one of an ending, `delta` one of a piece."""
+    """The answer to a request for completions: `choice` makes one of an ending, `delta` one of a piece.
+
+    kept: how many of the `n` continuations of each prompt are in the answer, the likeliest first; by default all.
+    """
 
     def __init__(
         self,
@@ -64,9 +68,11 @@ class CompletionAnswer:
         choice: Callable[[int, Work, Ending], Choice],
         delta: Callable[[int, Work, NewText | Ending], Choice],
         opening: Callable[[int], Choice] | None = None,
+        kept: int | None = None,
     ) -> None:
         self.models, self.served, self.works, self.asked = models, served, works, asked
         self.kind, self.choice, self.delta, self.opening = kind, choice, delta, opening
+        self.kept = asked.n if kept is None else kept
         prefix = "chatcmpl" if kind.startswith("chat") else "cmpl"
         self.about = {
             "id": f"{prefix}-{uuid4().hex}",
@@ -81,15 +87,23 @@ class CompletionAnswer:
         return [number * n + event.sample] if work.count == n else list(range(number * n, (number + 1) * n))
 
     async def whole(self) -> Response:
-        choices: dict[int, Choice] = {}
+        endings: dict[int, tuple[Work, Ending]] = {}
         new = 0
         async for number, event in self.models.events(self.served, self.works):
             assert isinstance(event, Ending)
             new += len(event.tokens)
             for index in self._copies(number, event):
-                choices[index] = self.choice(index, self.works[number], event)
-        about = {**self.about, "choices": [choices[i] for i in sorted(choices)]}
-        return JSONResponse({**about, "usage": usage(self.works, new)})
+                endings[index] = self.works[number], event
+        choices = [self.choice(index, *one) for index, one in enumerate(self._likeliest(endings))]
+        return JSONResponse({**self.about, "choices": choices, "usage": usage(self.works, new)})
+
+    def _likeliest(self, endings: dict[int, tuple[Work, Ending]]) -> list[tuple[Work, Ending]]:
+        """The endings in their order; of each prompt, the likeliest ones if not all are kept."""
+        n, found = self.asked.n, [endings[index] for index in sorted(endings)]
+        if self.kept == n:
+            return found
+        groups = (found[start : start + n] for start in range(0, len(found), n))
+        return [one for group in groups for one in sorted(group, key=lambda each: -_mean(each[1]))[: self.kept]]
 
     async def chunks(self) -> AsyncIterator[bytes]:
         new, kind = 0, {"object": f"{self.kind}.chunk" if self.kind.startswith("chat") else self.kind}
@@ -123,6 +137,12 @@ class CompletionAnswer:
 
 def _says_something(choice: Choice) -> bool:
     return choice.get("delta") != {} or choice["finish_reason"] is not None or choice["logprobs"] is not None
+
+
+def _mean(ending: Ending) -> float:
+    """The mean log-probability of a continuation's tokens."""
+    found = [token.log_prob for token in ending.tokens if token.log_prob is not None]
+    return sum(found) / len(found) if found else -math.inf
 
 
 def sent(content: object) -> bytes:

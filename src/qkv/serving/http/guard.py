@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -78,6 +78,7 @@ class Rates:
 class Guard:
     """ASGI middleware that refuses requests before anything is read of them.
 
+    paths: the paths that are counted by name; others are counted as one, so clients can't fill the memory with names.
     hosts: the names that `Host` may have; None for any. A page of another site can make a browser send requests here: its
     `Origin` is not ours, or, if the site's name leads to this machine, its `Host`.
     """
@@ -90,9 +91,10 @@ class Guard:
         rates: Rates,
         statistics: Statistics,
         admins: Keys | None = None,
+        paths: Collection[str] = OPEN,
     ) -> None:
         self.app, self.hosts, self.keys, self.rates, self.statistics = app, hosts, keys, rates, statistics
-        self.admins = admins
+        self.admins, self.paths = admins, paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -114,19 +116,20 @@ class Guard:
         else:
             await self.app(scope, receive, watched)
         finally:
-            route = scope.get("route")
-            path = getattr(route, "path", None) or ("other" if status == 404 else scope["path"][:40])
-            path = path if path.replace("/", "").replace("_", "").replace(".", "").isalnum() or path == "/" else "other"
-            self.statistics.requests[path, status] += 1
+            path = getattr(scope.get("route"), "path", scope["path"])
+            self.statistics.requests[path if path in self.paths else "other", status] += 1
 
     def _check(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
-        host = headers.get("host", "")
-        name = urlsplit(f"//{host}").hostname if host else None
+        host, origin = headers.get("host", ""), headers.get("origin")
+        try:
+            name = urlsplit(f"//{host}").hostname if host else None
+            site = urlsplit(origin).netloc if origin is not None else host
+        except ValueError:
+            raise ApiError(400, "Host and Origin have to be addresses; one of them is none") from None
         if self.hosts is not None and name not in self.hosts:
             raise ApiError(403, f"this server is not called {brief(name)}; name it with --allowed-host to allow that")
-        origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != host:
+        if site != host:
             raise ApiError(403, "requests of other sites' pages are not answered")
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             raise ApiError(403, "requests of other sites' pages are not answered")

@@ -21,7 +21,7 @@ from ...runs.tasks.text_regression.task import Regress
 from ..engine.continuation import Ending, Event, Work
 from ..engine.decoder import Decoder
 from ..engine.engine import Busy, Engine, Unavailable
-from ..engine.jobs import Job, alone
+from ..engine.jobs import MOST_JOINED, Job, alone
 from ..engine.text_jobs import TextJobs
 from .errors import ApiError
 
@@ -40,13 +40,17 @@ ENDPOINTS = {  # by the command that does the same
 class RequestLimits:
     """What one request may ask for.
 
-    body:      bytes. texts: inputs of one request. seconds: until its answer is complete. stops: stop strings.
-    characters: of a text.
+    body:      bytes. bodies: bytes of all requests that are read or answered. texts: inputs of one request.
+    characters: of a text. tokens: of a text that is read whole, if the model's context is longer: the time grows with
+               their square, and nothing else is computed meanwhile.
+    seconds:   until its answer is complete. stops: stop strings.
     """
 
     body: int = 8 << 20
+    bodies: int = 256 << 20
     texts: int = 256
     characters: int = 1 << 20
+    tokens: int = 8192
     seconds: float = 600.0
     stops: int = 16
     waiting: int = 256
@@ -67,6 +71,8 @@ class Served:
         paths = [path for command in self.commands for path in ENDPOINTS.get(command, ())]
         if self.run.task == "translate":  # whose source is not the beginning of what it writes
             paths = [path for path in paths if path != "/v1/completions"]
+        if not reads_text(self.run):  # a classifier of pictures or sounds: /v1/predict reads the file
+            paths = [path for path in paths if path != "/v1/classify"]
         if isinstance(self.run.trained_on, Tag):
             paths.append("/v1/tag")
         if "/v1/predict" in paths and reads_text(self.run) and self._scores_pairs():
@@ -154,12 +160,17 @@ class Models:
         """The result of something that is computed by itself on the engine's thread. Raises `ApiError` as `results` does."""
         return (await self.results(alone(work)))[0]
 
-    async def results(self, job: Job[Any, Result]) -> Sequence[Result]:
-        """The results of a job. Raises `ApiError` if the queue is full or it takes too long."""
+    async def results(self, job: Job[Any, Result], most: int = MOST_JOINED) -> Sequence[Result]:
+        """The results of a job. One with more inputs than `most` is computed piece by piece, and other requests in between.
+
+        Raises `ApiError` if the queue is full or it takes too long.
+        """
+        found: list[Result] = []
         try:
-            future = asyncio.wrap_future(self.engine.do(job))
             async with asyncio.timeout(self.limits.seconds):
-                return await future
+                for piece in job.pieces(most):
+                    found += await asyncio.wrap_future(self.engine.do(piece))
+            return found
         except Busy as busy:
             raise overloaded(busy) from None
         except TimeoutError:

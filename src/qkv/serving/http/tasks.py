@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -20,9 +20,11 @@ from starlette.responses import JSONResponse, Response
 
 from ...core.spec import brief
 from ...generation.settings import Generation
+from ...runs.inference.score import TextScore
 from ...runs.tasks.classes import Classified
 from ...runs.tasks.prediction import Prediction
 from ..engine.continuation import Ending, Work
+from ..engine.jobs import Job
 from . import bodies
 from .bodies import Body
 from .errors import ApiError
@@ -32,6 +34,8 @@ from .served import Models, Served, nobody
 
 Texts = str | list[str]
 _SHORT = 2048  # characters whose tokens are counted in less time than another thread needs to begin
+BEAMED = 16
+"""Texts whose beams or samples are computed at a time; other requests are computed in between."""
 JSON_TYPES = ("", "application/json", "application/x-www-form-urlencoded")
 """Content types of requests with texts; the last is what `curl -d` says if nothing else is given."""
 
@@ -99,6 +103,21 @@ def _list(texts: Texts) -> list[str]:
     return [texts] if isinstance(texts, str) else texts
 
 
+async def _checked(models: Models, served: Served, texts: Texts, name: str) -> list[str]:
+    """The texts of a request that are read whole. Raises ValueError for none, too many, or one that is too long."""
+    limits, run = models.limits, served.run
+    found = checked_texts(_list(texts), limits, name)
+    context = run.model.max_positions
+    long = [text for text in found if len(text.encode()) > limits.tokens]  # a token has a byte at least
+    if long and (context is None or context > limits.tokens):
+        longest = await asyncio.to_thread(lambda: max(len(run.encode(text)) for text in long))
+        if longest > limits.tokens:
+            raise ValueError(
+                f"{name} has a text of {longest:,} tokens, and at most {limits.tokens:,} are read at once; split it"
+            )
+    return found
+
+
 async def _tokens(served: Served, texts: Sequence[str]) -> int:
     """The number of tokens of texts. Long ones are counted by another thread, so that other requests needn't wait."""
 
@@ -112,10 +131,6 @@ def _usage(tokens: int) -> dict[str, int]:
     return {"prompt_tokens": tokens, "total_tokens": tokens}
 
 
-async def _answer(request: Request, models: Models, job: Callable[[], dict[str, Any]]) -> Response:
-    return JSONResponse(await until_hung_up(request, models.do(job)))
-
-
 async def embeddings(request: Request) -> Response:
     models: Models = request.app.state.models
     asked = await bodies.fields(request, EmbeddingFields, models.limits.body)
@@ -123,7 +138,7 @@ async def embeddings(request: Request) -> Response:
     given = [asked.input] if isinstance(asked.input, str) else asked.input
     if not all(isinstance(text, str) for text in given):
         raise ApiError(400, "input is ids, and texts are embedded here: their ids depend on the model", "input")
-    texts = checked_texts([str(text) for text in given], models.limits, "input")
+    texts = await _checked(models, served, [str(text) for text in given], "input")
 
     job = served.text_jobs.job("embed", texts, lambda some: list(served.run.embed_array(some)), by_head=False)
     vectors = _cut(np.stack(await until_hung_up(request, models.results(job))), asked.dimensions)
@@ -155,7 +170,8 @@ async def rerank(request: Request) -> Response:
     asked = await bodies.fields(request, RerankFields, models.limits.body)
     served = models.find(asked.model, "/v1/rerank")
     documents = [each if isinstance(each, str) else str(each.get("text", "")) for each in asked.documents]
-    checked_texts([asked.query, *checked_texts(documents, models.limits, "documents")][:1], models.limits, "query")
+    await _checked(models, served, documents, "documents")
+    await _checked(models, served, asked.query, "query")
 
     scores = await _similarities(request, models, served, [(asked.query, document) for document in documents])
     best = sorted(range(len(documents)), key=lambda i: -scores[i])[: asked.top_n]
@@ -185,7 +201,7 @@ async def scores(request: Request) -> Response:
     models: Models = request.app.state.models
     asked = await bodies.fields(request, ScoreFields, models.limits.body)
     served = models.find(asked.model, "/v1/score")
-    first, second = (checked_texts(_list(each), models.limits, "text") for each in (asked.text_1, asked.text_2))
+    first, second = [await _checked(models, served, each, "text") for each in (asked.text_1, asked.text_2)]
     if len(first) == 1:
         first = first * len(second)
     if len(first) != len(second):
@@ -201,11 +217,14 @@ async def translate(request: Request) -> Response:
     models: Models = request.app.state.models
     asked = await bodies.fields(request, TranslateFields, models.limits.body)
     served = models.find(asked.model, "/v1/translate")
-    texts = checked_texts(_list(asked.input), models.limits, "input")
+    texts = await _checked(models, served, asked.input, "input")
     settings = served.run.generation.replace(asked.options)
     if settings.num_beams > 1 or settings.speculate is not None or settings.samples:
         _check_room(models, served, len(texts), settings)
-        return await _answer(request, models, lambda: _translated(served, served.run.outputs(texts, settings)))
+        own_seeds = settings.samples and settings.seed is not None  # of each place in the list, so it is not split
+        most = len(texts) if own_seeds else BEAMED
+        job = Job(lambda some: served.run.outputs(some, settings), texts)
+        return JSONResponse(_translated(served, await until_hung_up(request, models.results(job, most))))
     works = await asyncio.to_thread(_works, served, texts, settings)
 
     async def all_of() -> dict[str, Any]:
@@ -249,8 +268,8 @@ async def classify(request: Request) -> Response:
     models: Models = request.app.state.models
     asked = await bodies.fields(request, ClassifyFields, models.limits.body)
     served = models.find(asked.model, "/v1/classify")
-    texts = checked_texts(_list(asked.input), models.limits, "input")
-    pairs = None if asked.pairs is None else checked_texts(_list(asked.pairs), models.limits, "pairs")
+    texts = await _checked(models, served, asked.input, "input")
+    pairs = None if asked.pairs is None else await _checked(models, served, asked.pairs, "pairs")
 
     def compute(some: Sequence[tuple[str, ...]]) -> list[Classified]:
         return served.run.classify(*([row[side] for row in some] for side in range(len(some[0]))))
@@ -282,7 +301,9 @@ async def predict(request: Request) -> Response:
         raise ApiError(400, f"{served.name} reads files; send one as the body, with its content type", "input")
     given = [asked.input] if isinstance(asked.input, str) else asked.input
     inputs = [one if isinstance(one, str) else tuple(one) for one in given]
-    checked_texts([part for one in inputs for part in ([one] if isinstance(one, str) else one)], models.limits, "input")
+    await _checked(
+        models, served, [part for one in inputs for part in ([one] if isinstance(one, str) else one)], "input"
+    )
     unknown = set(asked.options) - {"threshold", "seed"}
     if unknown:
         raise ApiError(400, f"options has {brief(min(unknown))}; a request may give threshold and seed", "options")
@@ -300,21 +321,30 @@ async def log_likelihood(request: Request) -> Response:
     models: Models = request.app.state.models
     asked = await bodies.fields(request, LikelihoodFields, models.limits.body)
     served = models.find(asked.model, "/v1/loglikelihood")
-    texts = checked_texts(_list(asked.input), models.limits, "input")
-    targets = None if asked.targets is None else checked_texts(_list(asked.targets), models.limits, "targets")
+    texts = await _checked(models, served, asked.input, "input")
+    targets = None if asked.targets is None else await _checked(models, served, asked.targets, "targets")
+    if targets is not None and len(targets) != len(texts):
+        raise ApiError(
+            400,
+            f"input has {len(texts)} texts and targets has {len(targets)}; give one target for each text",
+            "targets",
+        )
+    rows: list[tuple[str, ...]] = (
+        [(text,) for text in texts] if targets is None else list(zip(texts, targets, strict=True))
+    )
 
-    def job() -> dict[str, Any]:
-        found = served.run.score(texts, targets)
-        data = [
-            {
-                "index": i,
-                "log_likelihood": one.log_likelihood,
-                "perplexity": one.perplexity,
-                "tokens": list(one.tokens),
-                "log_probs": list(one.log_probs),
-            }
-            for i, one in enumerate(found)
-        ]
-        return {"object": "list", "data": data, "model": served.name}
+    def compute(some: Sequence[tuple[str, ...]]) -> list[TextScore]:
+        return served.run.score(*([row[side] for row in some] for side in range(len(some[0]))))
 
-    return await _answer(request, models, job)
+    found = await until_hung_up(request, models.results(Job(compute, rows)))
+    data = [
+        {
+            "index": i,
+            "log_likelihood": one.log_likelihood,
+            "perplexity": one.perplexity,
+            "tokens": list(one.tokens),
+            "log_probs": list(one.log_probs),
+        }
+        for i, one in enumerate(found)
+    ]
+    return JSONResponse({"object": "list", "data": data, "model": served.name})
