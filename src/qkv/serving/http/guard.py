@@ -116,7 +116,7 @@ class Guard:
         else:
             await self.app(scope, receive, watched)
         finally:
-            path = getattr(scope.get("route"), "path", scope["path"])
+            path = str(getattr(scope.get("route"), "path", scope["path"]))
             self.statistics.requests[path if path in self.paths else "other", status] += 1
 
     def _check(self, scope: Scope) -> None:
