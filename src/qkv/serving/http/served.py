@@ -169,7 +169,8 @@ class Models:
         try:
             async with asyncio.timeout(self.limits.seconds):
                 for piece in job.pieces(most):
-                    found += await asyncio.wrap_future(self.engine.do(piece))
+                    results = await asyncio.wrap_future(self.engine.do(piece))
+                    found += results
             return found
         except Busy as busy:
             raise overloaded(busy) from None

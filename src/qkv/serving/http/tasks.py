@@ -224,7 +224,8 @@ async def translate(request: Request) -> Response:
         own_seeds = settings.samples and settings.seed is not None  # of each place in the list, so it is not split
         most = len(texts) if own_seeds else BEAMED
         job = Job(lambda some: served.run.outputs(some, settings), texts)
-        return JSONResponse(_translated(served, await until_hung_up(request, models.results(job, most))))
+        outputs = await until_hung_up(request, models.results(job, most))
+        return JSONResponse(_translated(served, outputs))
     works = await asyncio.to_thread(_works, served, texts, settings)
 
     async def all_of() -> dict[str, Any]:
