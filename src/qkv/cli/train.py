@@ -19,6 +19,7 @@ from .options import Device, arguments
 from .say import console, echo
 
 if TYPE_CHECKING:
+    from ..data.source import Source
     from ..runs.compare.compare import Compared
     from ..runs.recipes.recipe import Recipe
     from ..runs.train.train import Trained
@@ -235,7 +236,17 @@ def _draw_ahead(recipe: str, settings: Sequence[str]) -> None:
         warnings.simplefilter("ignore")
         tree = overrides.apply(yamls.load(packaged()[recipe], name=recipe), settings)
         if isinstance(tree.get("data"), dict):
-            ahead.begin(Source.from_dict(tree["data"]))
+            source = Source.from_dict(tree["data"])
+            if source.takes_time and not _is_kept(source, tree.get("tokenizer")):
+                ahead.begin(source)
+
+
+def _is_kept(source: Source, tokenizer: Any) -> bool:
+    """Whether an earlier training has kept the tokenizer of these texts."""
+    from ..data.tokenizers.training.spec import TokenizerSpec
+    from ..runs.train.kept_tokenizer import is_kept
+
+    return isinstance(tokenizer, dict) and is_kept(source, TokenizerSpec.from_dict(tokenizer))
 
 
 def _say_threads(record: Mapping[str, Any]) -> None:

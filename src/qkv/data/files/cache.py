@@ -1,4 +1,5 @@
-"""Cache of data derived from large files, in `$QKV_CACHE` or `~/.cache/qkv`: decompressed text in UTF-8, and line indices.
+"""Cache in `$QKV_CACHE` or `~/.cache/qkv` of data derived from large files (decompressed text in UTF-8, line indices) and of
+content that takes time to compute.
 
 A cached file ends with its length, a checksum, and the state of its source file. If one of these does not match, because
 the disk was full or the source has changed, it is rebuilt.
@@ -66,6 +67,24 @@ def derived(path: Path, stamp: Stamp, what: str, derive: Callable[[], Chunks], s
             f"the data derived from {brief(path)} can't be cached in {brief(place.parent)} ({error.strerror or error}); "
             "set the environment variable QKV_CACHE to a folder with more room"
         ) from None
+
+
+def recall(what: str, *inputs: str) -> bytes | None:
+    """The content that `remember` kept for the same inputs; None if there is none, or if it is damaged."""
+    content = _cached(*_computed(what, inputs))
+    return None if content is None else bytes(content)
+
+
+def remember(content: bytes, what: str, *inputs: str) -> None:
+    """Keep content that the inputs determine, unless the cache folder can't be used."""
+    name, mark = _computed(what, inputs)
+    with contextlib.suppress(OSError, ValueError):
+        _written(usable_folder() / name, mark, iter([content]))
+
+
+def _computed(what: str, inputs: tuple[str, ...]) -> tuple[str, bytes]:
+    """The name and the mark of a file: together 128 bits of the inputs' hashes."""
+    return f"{text_hash(what, *inputs):016x}.{what}", text_hash("mark", *inputs).to_bytes(8, "little")
 
 
 def _written(place: Path, mark: bytes, chunks: Chunks) -> mmap.mmap:

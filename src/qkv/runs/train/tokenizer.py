@@ -9,12 +9,14 @@ from ...data.source import Split
 from ...data.tokenizers.tokenizer import Tokenizer, train
 from ...data.tokenizers.training.spec import TokenizerSpec
 from ..recipes.recipe import Recipe
+from .kept_tokenizer import kept_or_trained
 from .pretrained import tokenizer_of
 
 
 def make(recipe: Recipe, progress: bool = False) -> Tokenizer | None:
-    """Train the tokenizer on the texts of the training split, or load it. Markers of the data become special tokens. Returns
-    None if the recipe needs no tokenizer, as for images.
+    """Train the tokenizer on the texts of the training split, or load it. Markers of the data become special tokens. A
+    tokenizer of texts that take time to compute is kept for the next training. Returns None if the recipe needs no
+    tokenizer, as for images.
 
     Raises ValueError if the recipe needs one and names none.
     """
@@ -30,7 +32,11 @@ def make(recipe: Recipe, progress: bool = False) -> Tokenizer | None:
         return _two(recipe, recipe.source_tokenizer, recipe.tokenizer, progress)
     spec = recipe.tokenizer.with_roles(task.roles if task is not None else ())
     special = tuple(dict.fromkeys([*spec.special, *markers]))
-    return train(spec.replace(special=special), texts_of(recipe, "train"), progress=progress)
+
+    def trained() -> Tokenizer:
+        return train(spec.replace(special=special), texts_of(recipe, "train"), progress=progress)
+
+    return trained() if task is not None else kept_or_trained(recipe.data, recipe.tokenizer, trained)
 
 
 def _two(recipe: Recipe, source: TokenizerSpec, target: TokenizerSpec, progress: bool) -> Tokenizer:
