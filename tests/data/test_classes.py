@@ -189,3 +189,8 @@ def test_a_sign_or_a_mark_at_an_end_is_no_spelling() -> None:
 )
 def test_classes_that_look_like_several_labels(names: tuple[str, ...], found: bool) -> None:
     assert bool(joined(names)) is found
+
+
+def test_equal_numbers_have_one_order_in_every_process() -> None:
+    names = ["1", "01", "001", "2", "b", "a"]
+    assert {sorted_classes(names[i:] + names[:i]) for i in range(6)} == {("001", "01", "1", "2", "a", "b")}

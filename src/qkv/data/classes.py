@@ -51,8 +51,9 @@ def class_name(label: object) -> str | None:
 
 
 def sorted_classes(names: Iterable[str]) -> tuple[str, ...]:
-    """Classes sorted: numbers first, by size, then names."""
-    return tuple(sorted(names, key=lambda name: (0, int(name), "") if name.isdecimal() else (1, 0, name)))
+    """Classes sorted: numbers first, by size, then names. Numbers of one size, such as 1 and 01, are sorted as names, so
+    the order is the same in every process."""
+    return tuple(sorted(names, key=lambda name: (0, int(name), name) if name.isdecimal() else (1, 0, name)))
 
 
 def classes_of_source(source: Source) -> tuple[str, ...]:

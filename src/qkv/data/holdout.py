@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Hashable, Iterator
@@ -12,6 +13,7 @@ from typing import NamedTuple
 
 from .shuffle import text_hash
 from .source import SPLITS, TEXTS, Example, Skipped, Source, Split, Table
+from .split_names import named_otherwise
 from .tables import ComputedTable, subset_table, weight_of
 from .tokenizers.chat.messages import files_in, text_of
 
@@ -107,7 +109,14 @@ class FileSource(HoldOutSource):
         return ", ".join(map(str, paths)), *((stat.st_size, stat.st_mtime_ns) for stat in (p.stat() for p in paths))
 
     def notes(self) -> tuple[str, ...]:
-        return (*super().notes(), *self._overlaps())
+        return (*super().notes(), *self._overlaps(), *self._named_otherwise())
+
+    def _named_otherwise(self) -> Iterator[str]:
+        """A note on training files that have the names of other splits."""
+        paths = self.paths("train")
+        if len(paths) > 1:
+            above = os.path.commonpath(path.parent for path in paths)
+            yield from named_otherwise([path.relative_to(above) for path in paths])
 
     def _overlaps(self) -> Iterator[str]:
         """Notes on examples and files that are in the training data and in another split."""

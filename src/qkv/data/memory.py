@@ -16,15 +16,10 @@ from ..core.spec import brief, counted
 from .holdout import HoldOutSource
 from .readers.rows import RowReader, as_files, class_names_of, row_hold_out_key
 from .source import SPLITS, Example, Skipped, Split, Table
+from .split_names import NAMES
 from .tables import ComputedTable
 
 _INSPECTED = 1000  # rows among which the first that is not skipped shows the columns
-_SPLIT_NAMES: dict[str, Split] = {
-    **{split: split for split in SPLITS},
-    "valid": "validation",
-    "val": "validation",
-    "dev": "validation",
-}
 
 
 class Memory(HoldOutSource, kind="memory"):
@@ -145,12 +140,15 @@ def _splits(rows: Any) -> dict[Split, Sequence[Any]]:
     """Return the rows of each split; a data set without splits is the training split."""
     if not isinstance(rows, Mapping):
         return {"train": records(rows)}
-    unknown = [name for name in rows if name not in _SPLIT_NAMES]
+    unknown = [name for name in rows if name not in NAMES]
     if unknown or "train" not in rows:
         raise ValueError(
             f"a dictionary of rows has the keys train, validation and test, not {', '.join(map(str, rows))}"
         )
-    return {_SPLIT_NAMES[name]: records(part) for name, part in rows.items()}
+    for split in SPLITS:
+        if len(same := [name for name in rows if NAMES[name] == split]) > 1:
+            raise ValueError(f"the rows under {' and '.join(map(str, same))} are all of the {split} split; join them")
+    return {NAMES[name]: records(part) for name, part in rows.items()}
 
 
 def records(rows: Any) -> Sequence[Any]:

@@ -87,3 +87,26 @@ def test_what_is_no_such_file_is_told(tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_text("a question?")
     with pytest.raises(ValueError, match=r"neither .json, .jsonl, .csv nor .tsv"):
         Questions(path=str(tmp_path / "x.txt")).open("train")
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"answers": {"text": ["Norway"], "answer_start": [11]}},  # as `datasets` writes SQuAD
+        {"answers": [{"text": "Norway", "answer_start": 11}]},
+        {"answers": ["Norway"], "starts": [11]},
+        {"answer": "Norway", "start": 11.0},  # of a data frame
+    ],
+)
+def test_answers_are_read_in_the_usual_forms(answers: dict[str, Any], tmp_path: Path) -> None:
+    (one,) = lines(tmp_path, {"context": CONTEXT, "question": "Where?"} | answers).examples("test")
+    assert (one["answers"], one["starts"]) == (("Norway",), (11,))
+
+
+def test_a_line_without_a_field_of_answers_is_no_question_without_one(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="line 1: there is no field 'answer'; it has context, question, reply"):
+        list(lines(tmp_path, {"context": CONTEXT, "question": "Where?", "reply": "Norway"}).examples("test"))
+    (one,) = lines(
+        tmp_path, {"context": CONTEXT, "question": "?", "answers": {"text": [], "answer_start": []}}
+    ).examples("test")
+    assert one["answers"] == ("",)

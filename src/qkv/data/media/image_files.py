@@ -14,13 +14,14 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple, Protocol
 
-from ...core.spec import brief, nearest
+from ...core.spec import brief, counted, nearest
 from ..classes import missing_label
 from ..files.compressed import PACKED, open_tar
 from ..files.csv_tsv import Cells, no_record
 from ..files.inside import inside
 from ..files.records import Column, RecordFormat
-from ..source import SPLITS, Skipped, Split
+from ..source import Skipped, Split
+from ..split_names import NAMES
 
 # The formats that Pillow reads by itself, see `images.NOT_READ`. Asking Pillow would import forty modules.
 _FORMATS = """
@@ -34,10 +35,8 @@ TABLES = tuple(f"{form}{packed}" for form in (".csv", ".tsv") for packed in ("",
 MOST_BYTES = 256 << 20  # in one file
 _MOST_UNPACKED = 1 << 30  # bytes in an archive that has to be read into memory
 
-_OTHER_NAMES: dict[str, Split] = {"training": "train", "testing": "test", "valid": "validation", "val": "validation"}
 _INSPECTED = 1000  # rows that show whether the first has names
 AS_DETECTED = RecordFormat()  # how a table is read
-_SPLITS: dict[str, Split] = {split: split for split in SPLITS} | _OTHER_NAMES
 
 
 class Files(Hashable, Protocol):
@@ -119,33 +118,47 @@ class Placed:
         self.names = names
         self._folders = [PurePosixPath(name).parts[:-1] for name in names]
         holding = {parts[-1].lower() for parts in self._folders if parts}
-        self._unsorted = bool(holding) and holding <= _SPLITS.keys() and len(holding) > 1
+        self._unsorted = bool(holding) and holding <= NAMES.keys() and len(holding) > 1
         classes = [_class_folders(parts) for parts in self._folders]
         above = list(zip(*(parts[:-1] for parts in classes), strict=False))
         shared = next((n for n, names in enumerate(above) if len(set(names)) > 1), len(above))
         paths = {parts[shared:] for parts in classes if parts}
-        clashes = [name for name, n in Counter(path[-1] for path in paths).most_common() if n > 1]
+        clashes = [name for name, n in Counter(path[-1] for path in sorted(paths)).most_common() if n > 1]
         by_path = bool(clashes) and not self._unsorted
         self._classes = [("/".join(parts[shared:]) if by_path else parts[-1]) if parts else None for parts in classes]
-        self.notes: tuple[str, ...] = ()
+        self.notes: tuple[str, ...] = self._beside_splits()
         if by_path:
-            first, *_ = sorted("/".join(path) for path in paths if path[-1] == clashes[0])
-            self.notes = (
+            first = "/".join(
+                min((path for path in paths if path[-1] == clashes[0]), key=lambda path: (-len(path), path))
+            )
+            self.notes += (
                 f"{len(clashes):,} folder name(s) occur in several places ({brief(clashes[0])}), so classes are named by "
                 f"whole paths ({brief(first)})",
             )
+
+    def _beside_splits(self) -> tuple[str, ...]:
+        """A note on files in no folder of a split, if other files are in such folders."""
+        splits = [self.split(i) for i in range(len(self.names))]
+        loose = [name for name, split in zip(self.names, splits, strict=True) if split is None]
+        if not loose or len(loose) == len(splits):
+            return ()
+        folders = ", ".join(sorted({split for split in splits if split is not None}))
+        return (
+            f"{counted(len(loose), 'file')} beside the folders of {folders}, such as {brief(loose[0])}, "
+            f"{'is' if len(loose) == 1 else 'are'} read for training",
+        )
 
     def label(self, i: int) -> str | None:
         return None if self._unsorted else self._classes[i]
 
     def split(self, i: int) -> Split | None:
         parts = self._folders[i] if self._unsorted else self._folders[i][:-1]
-        return next((_SPLITS[part.lower()] for part in parts if part.lower() in _SPLITS), None)
+        return next((NAMES[part.lower()] for part in parts if part.lower() in NAMES), None)
 
 
 def _class_folders(parts: tuple[str, ...]) -> tuple[str, ...]:
     """The folders of a file without the one that names its split."""
-    at = next((i for i, part in enumerate(parts[:-1]) if part.lower() in _SPLITS), len(parts))
+    at = next((i for i, part in enumerate(parts[:-1]) if part.lower() in NAMES), len(parts))
     return parts[:at] + parts[at + 1 :]
 
 

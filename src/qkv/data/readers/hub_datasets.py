@@ -12,16 +12,15 @@ from typing import Any, ClassVar
 from ...core.optional_libraries import optional_library
 from ...core.spec import Spec, brief, nearest
 from ..source import Example, Skipped, Split, Table
+from ..split_names import names_of
 from ..tables import StreamTable
 from .rows import RowSource, RowTable, as_files
-
-_OTHER_NAMES: dict[Split, tuple[str, ...]] = {"train": (), "validation": ("valid", "val", "dev"), "test": ()}
 
 
 class Splits(Spec):
     """The names of the splits in a dataset, or slices of them such as `train[:90%]`.
 
-    By default, their own names (for validation also `valid`, `val` or `dev`).
+    By default, their own names, or other usual ones such as `valid`, `val`, `dev` and `eval`.
     """
 
     train: str | None = None
@@ -98,7 +97,7 @@ class Datasets(RowSource, kind="datasets"):
         name = getattr(self.splits, split)
         if name is not None:
             return name
-        return next((name for name in (split, *_OTHER_NAMES[split]) if name in _opened(self)), None)
+        return next((name for name in names_of(split) if name in _opened(self)), None)
 
 
 class _Rows:

@@ -17,13 +17,9 @@ from ..media import midi
 from ..media.image_files import stamp_of
 from ..media.note_names import HIGHEST, LOWEST, Frame, frame_of, frames_to_text
 from ..source import Example, OnError, Skipped, Split, Table
+from ..split_names import names_of
 from ..tables import ComputedTable
 
-_SPLITS: dict[Split, tuple[str, ...]] = {
-    "train": ("train",),
-    "validation": ("valid", "validation", "dev"),
-    "test": ("test",),
-}
 _REST = -1  # a silent voice
 
 
@@ -79,7 +75,7 @@ class MidiScores(FileSource, kind="scores"):
         content = _content(paths[0])
         pieces = _part(content, split) if isinstance(content, dict) else content
         if not isinstance(pieces, list):
-            names = f" for {' or '.join(_SPLITS[split])}" if isinstance(content, dict) else ""
+            names = f" for {' or '.join(names_of(split))}" if isinstance(content, dict) else ""
             raise ValueError(f"{brief(paths[0])} has {type(pieces).__name__} in place of a list of pieces{names}")
         return self._chord_table(paths[0], pieces)
 
@@ -129,7 +125,7 @@ def _part(content: Any, split: Split) -> Any:
     """The value for a split in a JSON file; None if it has no splits, or not this one."""
     if not isinstance(content, dict):
         return None
-    return next((content[name] for name in _SPLITS[split] if name in content), None)
+    return next((content[name] for name in names_of(split) if name in content), None)
 
 
 def _is_json(path: Path) -> bool:

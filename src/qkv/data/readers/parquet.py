@@ -9,14 +9,15 @@ from ...core.spec import brief
 from ..files.compressed import existing
 from ..files.parquet import SUFFIX, ParquetRows
 from ..holdout import FileSource
-from ..source import SPLITS, Split, Table
+from ..source import Split, Table
+from ..split_names import split_of
 from ..tables import ConcatTable
 from .rows import RowSource, RowTable
 
 
 class Parquet(RowSource, FileSource, kind="parquet"):
-    """Parquet files. A path is a file, or a folder of files; there, files whose names begin with `validation` or `test`,
-    such as `test-00000-of-00001.parquet`, belong to these splits.
+    """Parquet files. A path is a file, or a folder of files; there, a word in a file's name tells its split, such as `test`
+    in `test-00000-of-00001.parquet` (`split_names.NAMES`). Files without such a word are for training.
 
     text, label, source, target …: the columns, see `RowSource`. Classes have their names if the library datasets wrote them.
     folder: the folder of pictures, sounds and videos that rows name; by default that of the file. Others are not read.
@@ -42,7 +43,7 @@ class Parquet(RowSource, FileSource, kind="parquet"):
             raise ValueError(f"there is no file *{SUFFIX} in {brief(path)}")
         if own and split != "train":
             return tuple(files)
-        return tuple(file for file in files if _split_of(file) == split)
+        return tuple(file for file in files if (split_of(file) or "train") == split)
 
     def open(self, split: Split) -> Table:
         tables = []
@@ -55,8 +56,3 @@ class Parquet(RowSource, FileSource, kind="parquet"):
             labels = chosen.column(label) if label in rows.names and "image" in reader.columns else None
             tables.append(RowTable(chosen, reader, str(path), labels))
         return tables[0] if len(tables) == 1 else ConcatTable(tables)
-
-
-def _split_of(path: Path) -> Split:
-    """The split with which the name of a file begins; files without one are for training."""
-    return next((split for split in SPLITS[1:] if path.name.startswith(split)), "train")

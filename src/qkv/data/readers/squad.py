@@ -27,7 +27,8 @@ class Questions(NamedRecords, kind="questions"):
 
     A line has a `context`, a `question`, its `answer` and its `start`, the index of the answer's first character in the
     context; the settings are the names of the fields, dotted if nested. A question that the context does not answer has
-    neither (or null); one with several true answers has lists of both.
+    the answer null; one with several true answers has lists of both. In place of `answer` and `start`, `answers` may hold
+    lists `text` and `answer_start`, as the library `datasets` writes SQuAD, or a list of such objects.
 
     Whole articles are held out; in a JSONL file, contexts with all their questions.
     """
@@ -59,7 +60,7 @@ class Questions(NamedRecords, kind="questions"):
         for name, value in ((self.context, context), (self.question, question)):
             if not isinstance(value, str):
                 return Skipped(f"without a text {name!r}")
-        answers, starts = (_listed(json_value(record, name)) for name in (self.answer, self.start))
+        answers, starts = (_listed(value) for value in self._spans(record, where))
         starts = [_whole(start) for start in starts]
         if answers == starts == [""]:  # of a CSV
             answers, starts = [], []
@@ -69,6 +70,26 @@ class Questions(NamedRecords, kind="questions"):
                 f"{brief(self.start)}; there has to be one for each"
             )
         return answered_example(context, question, list(zip(answers, starts, strict=True)) or [("", 0)], where, "")
+
+    def _spans(self, record: object, where: str) -> tuple[Any, Any]:
+        """The answers of a line and their starts. Raises ValueError if it has no such field, since a question without an
+        answer says so."""
+        fields = record if isinstance(record, dict) else {}
+        if self.answer.partition(".")[0] in fields:
+            return json_value(record, self.answer), json_value(record, self.start)
+        if fields.get("is_impossible") is True:
+            return None, None
+        if self.answer != "answer" or "answers" not in fields:
+            raise ValueError(
+                f"{where}: there is no field {brief(self.answer)}; it has {', '.join(fields)}. Name it with "
+                "data.answer=FIELD and data.start=FIELD; a question without an answer has null"
+            )
+        answers = fields["answers"]
+        if isinstance(answers, list) and answers and all(isinstance(one, dict) for one in answers):
+            return [one.get("text") for one in answers], [one.get("answer_start") for one in answers]
+        if isinstance(answers, dict):
+            return answers.get("text"), answers.get("answer_start")
+        return answers, fields.get("starts", json_value(record, self.start))
 
 
 class _Paragraph(TypedDict):
@@ -144,8 +165,11 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _whole(value: Any) -> Any:
-    """A whole number that is a text in a CSV."""
-    return int(value) if isinstance(value, str) and value.strip().isdecimal() else value
+    """A whole number that is a text in a CSV, or that a data frame stores as 11.0."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    whole = value.strip().removesuffix(".0") if isinstance(value, str) else ""  # a data frame stores 11 as 11.0
+    return int(whole) if whole.isdecimal() else value
 
 
 def answered_example(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, ClassVar, NamedTuple
 
 from ...core.spec import brief
@@ -14,6 +14,7 @@ from ..files.text_files import NamedRecords
 from ..media.image_files import is_wanted, stamp_of
 from ..shuffle import text_hash
 from ..source import Example, Skipped, Split, Table
+from ..split_names import named_otherwise
 from ..tables import ComputedTable
 from .audio import SUFFIXES
 
@@ -48,8 +49,14 @@ class Transcripts(NamedRecords, kind="transcripts"):
         return ("soundfile",)
 
     def notes(self) -> tuple[str, ...]:
-        folders = [path for split in ("train",) for path in self.paths(split) if path.is_dir()]
-        return () if folders else super().notes()
+        folders = [path for path in self.paths("train") if path.is_dir()]
+        if not folders:
+            return super().notes()
+        return tuple(
+            named_otherwise(
+                [PurePath(pair.file) for path in folders for pair in _pairs(path, stamp_of(path)) if pair.file]
+            )
+        )
 
     def hold_out_key(self, table: Table, i: int, example: Example) -> int:
         """All recordings of a text are held out together."""

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from statistics import median
 
 from ....data.classes import missing_label
@@ -21,11 +22,13 @@ ASIDE = frozenset({
     "id", "idx", "index", "no", "nr", "number", "line", "row", "key", "url", "link", "date", "time", "timestamp",
 })  # fmt: skip
 NAMELESS = "(no name)"
+ID = re.compile(r"(?i:(?:^|[ _-])id)$|[a-z]I[Dd]$")
 INDEX = re.compile(rf"{re.escape(NAMELESS)}|Unnamed: \d+|level_\d+")
 THOUSANDS = re.compile(r"-?[1-9]\d{0,2}\.\d{3}")
 ADDRESS = re.compile(
     r"([a-z][\w+.-]*://|www\.)\S+|[^\s@]+@[^\s@]+\.\w+|(?=[a-f-]*\d)[0-9a-f]{8,}(-[0-9a-f]+)*", re.IGNORECASE
 )  # a web address, a mail address, or a hexadecimal id
+_ENOUGH = 10  # rows that show whether numbers count them
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}|\d{1,2}[./]\d{1,2}[./]\d{2,4}|\d{1,2}:\d{2}")
 
 
@@ -187,7 +190,17 @@ class Column:
 
     @property
     def is_score(self) -> bool:
-        return self.numbers > 0.9 and self.distinct > 1 and not self.is_called(ASIDE)
+        return self.numbers > 0.9 and self.distinct > 1 and not self.is_called(ASIDE) and not self.counts_rows
+
+    @cached_property
+    def counts_rows(self) -> bool:
+        """Whether its values number or name the rows: whole numbers each one more than the last, or different ones below a
+        name such as `user_id`."""
+        whole = [int(cell) for cell in self.filled if re.fullmatch(r"\d{1,18}", cell)]
+        if len(whole) < _ENOUGH or len(whole) < len(self.filled):
+            return False
+        steps = {after - before for before, after in pairwise(whole)}
+        return steps == {1} or (len(set(whole)) == len(whole) and ID.search(self.title) is not None)
 
     def __str__(self) -> str:
         example = self.filled[0] if self.filled else ""

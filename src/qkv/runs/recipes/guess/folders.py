@@ -8,7 +8,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 from statistics import median
@@ -21,23 +21,23 @@ from ....data.files.json_lines import json_file
 from ....data.files.records import FORMATS, RecordFormat
 from ....data.media.audio import duration
 from ....data.media.exif import ORIENTATION, SWAPPED, UPRIGHT
-from ....data.media.image_files import ARCHIVES
+from ....data.media.image_files import ARCHIVES, Placed
 from ....data.media.image_files import SUFFIXES as IMAGES
 from ....data.media.video import SUFFIXES as VIDEOS
 from ....data.readers.audio import SUFFIXES as SOUNDS
-from ....data.source import SPLITS as SOURCE_SPLITS
-from ....data.source import Split
+from ....data.source import SPLITS, Split
+from ....data.split_names import NAMES, split_of
 from .column import LABELS
 from .files import of_file
 from .records import CONVERSATIONS
 from .result import Guess, setting
-from .several import of_files, split_of
+from .several import of_files
+from .splits_in_folders import of_splits
 
 LISTED = 20_000  # files of a folder that are looked at by name
 OPENED = 40  # files that are opened
 TEXTS = (".txt", ".md", ".rst", ".py", ".tex", ".html")
 BY_NAME = "([^/_]+)_[^/]*$"  # the class of a sound whose name begins with it
-SPLITS = frozenset({"train", "training", "validation", "valid", "val", "dev", "test"})
 MASKS = (("image", "label"), ("images", "labels"), ("images", "masks"), ("imgs", "masks"), ("image", "mask"))
 
 
@@ -78,14 +78,24 @@ def of_folder(path: Path, how: RecordFormat) -> Guess | str:
     """Guess a recipe for a folder or an archive, or return what was seen if nothing fits."""
     listing = Listing(path, tuple(_names(path)))
     of_tables = partial(_tables, how=how)
-    for kind in (_saved, _idx, _voc, _coco, _masks, _videos, _images, _sounds, _music, of_tables, _texts):
+    for kind in (_saved, _idx, _voc, _coco, _masks, _videos, _images, _transcripts, _sounds, _music, of_tables, _texts):
         found = kind(listing)
         if found is not None:
-            return found
+            return _with_unread(found, listing) if kind in (of_tables, _texts) else found
     suffixes = Counter(name.suffix.lower() or "no suffix" for name in listing.names)
     listed = ", ".join(f"{n:,} × {suffix}" for suffix, n in suffixes.most_common(5)) or "no files"
     tables = is_archive(path) and any(suffix in (*FORMATS, ".txt", ".json") for suffix in suffixes)
     return f"it holds {listed}{'; unpack it, and give a file' if tables else ''}"
+
+
+def _with_unread(found: Guess | str, listing: Listing) -> Guess | str:
+    """What was guessed for the texts and tables in a folder, saying which pictures, sounds and videos it leaves out."""
+    kinds = {"image": listing.having(IMAGES), "sound": listing.having(SOUNDS), "video": listing.having(VIDEOS)}
+    unread = [f"{counted(len(names), what)} in it, such as {names[0]}," for what, names in kinds.items() if names]
+    if isinstance(found, str) or not unread:
+        return found
+    alone = len(unread) == 1 and sum(map(len, kinds.values())) == 1
+    return replace(found, seen=(*found.seen, f"{' and '.join(unread)} {'is' if alone else 'are'} not read"))
 
 
 def _names(path: Path) -> Iterator[PurePosixPath]:
@@ -110,15 +120,17 @@ def _names(path: Path) -> Iterator[PurePosixPath]:
 
 
 def _classes(names: list[PurePosixPath]) -> Counter[str]:
-    """How many files each class has: the folder of a file. Empty if there are fewer than two."""
-    classes = Counter(name.parent.name for name in names if name.parent.name and name.parent.name not in SPLITS)
+    """How many files each class has, by the folders of the files. Empty if there are fewer than two."""
+    placed = Placed(Path(), list(map(str, names)))
+    labels = [placed.label(i) for i in range(len(names))]
+    classes = Counter(label for label in labels if label is not None and label.lower() not in NAMES)
     return classes if len(classes) > 1 and sum(classes.values()) == len(names) else Counter()
 
 
 def _loose(names: list[PurePosixPath], what: str) -> str | None:
     """Why files are not taken for examples in the folders of their classes, if only some of them lie in none."""
-    loose = [name for name in names if not name.parent.name or name.parent.name in SPLITS]
-    classes = {name.parent.name for name in names} - SPLITS - {""}
+    loose = [name for name in names if not name.parent.name or name.parent.name.lower() in NAMES]
+    classes = {name.parent.name for name in names if name not in loose}
     if not loose or len(classes) < 2 or 10 * len(loose) > len(names):
         return None
     some = ", ".join(map(str, loose[:3])) + (" …" if loose[3:] else "")
@@ -201,7 +213,7 @@ def _coco(listing: Listing) -> Guess | None:
     files = [name for name in listing.having((".json",))[:OPENED] if _is_coco(listing.place / name)]
     if not files:
         return None
-    splits = {split: [name for name in files if _split_in(name) == split] for split in SOURCE_SPLITS}
+    splits = {split: [name for name in files if _split_in(name) == split] for split in SPLITS}
     read = {"train": (splits["train"] or files)[0]}
     if splits["train"]:
         read |= {split: names[0] for split, names in splits.items() if len(names) == 1}
@@ -292,6 +304,13 @@ def _images(listing: Listing) -> Guess | str | None:
     classes = _classes(images)
     if not classes:
         return _loose(images, "image")
+    if (pair := next((pair for pair in MASKS if {name.lower() for name in classes} == set(pair)), None)) is not None:
+        above = max((name.parent.parent for name in images), key=lambda folder: split_of(Path(folder.name)) == "train")
+        command = f"qkv train segment data.kind=masks {setting('data.path', listing.place / above)}"
+        return (
+            f"it holds pictures in {pair[0]} and masks in {pair[1]}, but not at its top; `{command} data.images={pair[0]} "
+            f"data.masks={pair[1]}` reads those below one folder"
+        )
     height, width, channels = picture_sizes(listing, images)
     if _animated(listing, images):
         return _clips(listing, classes, 16 if max(height, width) <= 24 else 32, channels)
@@ -358,12 +377,25 @@ def _sounds(listing: Listing) -> Guess | str | None:
     )
 
 
-def _music(listing: Listing) -> Guess | None:
+def _transcripts(listing: Listing) -> Guess | str | None:
+    """Sounds with a text file of the same name beside each, or with LibriSpeech's lists."""
+    sounds, texts = listing.having(SOUNDS), set(listing.having((".txt",)))
+    if not sounds or not listing.place.is_dir():
+        return None
+    lists = [name for name in texts if name.name.endswith(".trans.txt")]
+    beside = sum(name.with_suffix(".txt") in texts for name in sounds)
+    if not lists and (10 * beside < 9 * len(sounds) or 2 * beside < len(texts)):
+        return None
+    seen = f"{counted(len(sounds), 'sound')} with their transcripts in {'lists' if lists else 'text files'} beside them"
+    return of_splits("recognize-ctc", ("data.kind=transcripts",), listing.place, sounds, "sound", (seen,))
+
+
+def _music(listing: Listing) -> Guess | str | None:
     pieces = listing.having((".mid", ".midi"))
     if not pieces or not listing.place.is_dir():
         return None
-    settings = ("data.kind=scores", setting("data.path", listing.place), "data.steps=4")
-    return Guess("music", settings, (counted(len(pieces), "MIDI file"),))
+    seen = (counted(len(pieces), "MIDI file"),)
+    return of_splits("music", ("data.kind=scores", "data.steps=4"), listing.place, pieces, "MIDI file", seen)
 
 
 def _tables(listing: Listing, how: RecordFormat) -> Guess | str | None:
@@ -375,6 +407,11 @@ def _tables(listing: Listing, how: RecordFormat) -> Guess | str | None:
     texts = [path for path in files if suffix_of(path) not in (*FORMATS, *TEXTS, "", ".json", ".yaml")]
     if tables and (len(tables) == 1 or len({split_of(path) for path in tables} - {None}) == len(tables)):
         return of_files(tables, how) if len(tables) > 1 else of_file(tables[0], how)
+    named = [path for path in files if split_of(path) and suffix_of(path) not in (".md", ".json", ".yaml")]
+    splits = [split_of(path) for path in named]
+    alone = len(listing.names) == len(files) and len({suffix_of(path) for path in named}) == 1
+    if not tables and alone and "train" in splits and 1 < len(splits) == len(set(splits)):
+        return of_files(named, how)
     trained = [path for path in texts if split_of(path) == "train"]
     languages = sorted({Path(bare_name(path)).suffix for path in trained or texts})
     stems = Counter(Path(bare_name(path)).stem for path in texts)
@@ -387,14 +424,26 @@ def _tables(listing: Listing, how: RecordFormat) -> Guess | str | None:
     return of_files(texts, how)
 
 
-def _texts(listing: Listing) -> Guess | None:
+def _texts(listing: Listing) -> Guess | str | None:
     files = Counter(name.suffix.lower() for name in listing.having(TEXTS))
     others = len(listing.having(IMAGES | SOUNDS | VIDEOS))
     if others > sum(files.values()) or not files or not listing.place.is_dir():
         return None
     suffix, n = files.most_common(1)[0]
+    texts = listing.having((suffix,))
     more = () if suffix == ".txt" else (setting("data.suffixes", [suffix]),)
-    return Guess("lm", (setting("data.path", listing.place), *more), (f"{counted(n, suffix + ' file')} of text",))
+    seen: tuple[str, ...] = (f"{counted(n, suffix + ' file')} of text",)
+    if unread := sum(files.values()) - n:
+        listed = ", ".join(f"{count:,} × {other}" for other, count in files.most_common()[1:])
+        are = "is" if unread == 1 else "are"
+        seen += (f"{counted(unread, 'other text')} in it {are} not read ({listed}; data.suffixes chooses)",)
+    if classes := _classes(texts):
+        listed = ", ".join(list(classes)[:5]) + (" …" if len(classes) > 5 else "")
+        seen += (
+            f"their folders are not learned as classes ({listed}); to learn them, write a table with a text and a label in "
+            "each row",
+        )
+    return of_splits("lm", more, listing.place, texts, "text", seen)
 
 
 def _detection(listing: Listing, images: list[PurePosixPath]) -> tuple[tuple[str, ...], str]:

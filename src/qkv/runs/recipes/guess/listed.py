@@ -46,6 +46,12 @@ def of_listed(path: Path, how: RecordFormat) -> Guess | str | None:
         if files is None:
             continue
         label, _ = label_and_score([column for column in columns if column is not files])
+        if label is None and what == "sound" and (said := next((c for c in columns if c.is_text), None)) is not None:
+            kind = ("data.kind=transcripts", setting("data.path", path))
+            named = (setting("data.audio_field", files.name), setting("data.text_field", said.name))
+            seen = f"{counted(len(cells) - bool(names), 'row')} that name sounds, in the column {files.name}"
+            transcripts = f"{said.title} holds what is said ({brief(said.filled[0])})"
+            return Guess("recognize-ctc", (*kind, *named), (seen, transcripts, *cells.notes(how.header, None)))
         if label is None:
             return f"its column {files.name} names {what}s, and no column holds their classes"
         if what != "picture":

@@ -50,6 +50,8 @@ def gaps(column: Column) -> Iterator[str]:
 def unused(columns: Sequence[Column]) -> Iterator[str]:
     """Say why a column of numbers, or one that is named like a score or a class, is not used."""
     for column in columns:
+        if column.counts_rows and not column.is_index and not column.is_aside:
+            yield f"{column.title} is not used: its values, such as {column.filled[0]}, number the rows"
         if column.is_index or column.is_aside or column.is_dates or column.numbers == 1:
             continue
         if column.spelled is not None:

@@ -12,6 +12,7 @@ from ....core.spec import brief, counted
 from ....data.classes import is_missing
 from ....data.files.json_lines import json_file
 from ....data.tokenizers.chat.messages import ALPACA, listed
+from .candidates import of_candidate_columns
 from .column import ASIDE
 from .result import Guess, setting
 from .tables import ANSWERED
@@ -50,9 +51,14 @@ def of_fields(path: Path, fields: Fields, count: int) -> Guess | str | None:
         kind = "Alpaca" if "output" in fields else "Dolly"
         seen = f"{counted(count, 'line')} in {kind}'s format, with instructions"
         return Guess("chat", (setting("data.path", path),), (seen,))
-    if {"context", "question", "answer"} <= set(fields):
+    if {"context", "question"} <= set(fields) and {"answer", "answers"} & set(fields):
         return _questions(path, fields, count)
-    return lists_of_tags(path, fields, count) or _candidates(path, fields, count) or _prompts(path, fields, count)
+    return (
+        lists_of_tags(path, fields, count)
+        or _candidates(path, fields, count)
+        or of_candidate_columns(path, fields, count)
+        or _prompts(path, fields, count)
+    )
 
 
 def _prodigy(path: Path, fields: Fields) -> str | None:
@@ -113,7 +119,10 @@ def _preferences(path: Path, fields: Fields, talks: Sequence[str]) -> str:
 
 
 def _questions(path: Path, fields: Fields, count: int) -> Guess | str:
-    if "start" not in fields:
+    placed = [value for value in fields.get("answers", ()) if isinstance(value, dict | list)]
+    objects = [one for value in placed for one in (value if isinstance(value, list) else [value])]
+    inside = bool(placed) and all(isinstance(one, dict) and "answer_start" in one for one in objects)
+    if "start" not in fields and not inside:
         return (
             "it has questions on texts with their answers, and no field `start` with the number of the character "
             "of the text at which each answer begins"

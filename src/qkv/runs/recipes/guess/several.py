@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,32 +9,21 @@ from pathlib import Path
 
 from ....core.spec import counted
 from ....data.file_kinds import other_kind
-from ....data.files.compressed import bare_name, open_bytes, suffix_of
+from ....data.files.compressed import open_bytes, suffix_of
 from ....data.files.lines import Lines
 from ....data.files.parquet import SUFFIX
 from ....data.files.records import FORMATS, RecordFormat
 from ....data.media.image_files import ARCHIVES
 from ....data.source import SPLITS, Split
+from ....data.split_names import split_of
 from .files import FASTA, WHAT_FASTA, encoding_of, in_another, is_text, of_file
 from .result import Guess, setting
 
-NAMES: dict[str, Split] = {
-    **dict.fromkeys(("train", "training"), "train"),
-    **dict.fromkeys(("validation", "valid", "val", "dev"), "validation"),
-    **dict.fromkeys(("test", "testing"), "test"),
-}
-"""The split that a file is for, by a word in its name."""
 HOW = (
     "give two text files of which line n of one translates line n of the other, or a file for each of train, validation "
     "and test"
 )
 _KINDS = ("pairs", "labelled", "choices", "questions", "columns", "jsonl", "text")  # sources with a file for each split
-
-
-def split_of(path: Path) -> Split | None:
-    """The split that the name of a file tells."""
-    words = re.split(r"[\W\d_]+", bare_name(path).lower())
-    return next((NAMES[word] for word in words if word in NAMES), None)
 
 
 def of_files(paths: Sequence[Path], how: RecordFormat) -> Guess | str:
