@@ -75,3 +75,7 @@ def test_rows_under_two_names_of_a_split_are_refused() -> None:
     rows = [{"text": f"row {i}"} for i in np.arange(4)]
     with pytest.raises(ValueError, match="the rows under valid and dev are all of the validation split; join them"):
         Memory.of({"train": rows, "valid": rows[:1], "dev": rows[1:]})
+    with pytest.raises(ValueError, match="validation rows are given twice"):
+        Memory.of({"train": rows, "valid": rows[:1]}, rows[1:])
+    said = Memory.of({"train": rows, "validation": rows[:3], "test": [{"text": "other"}]}).notes()
+    assert said == ("3 of 3 validation examples share their first text with training examples",)

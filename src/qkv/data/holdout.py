@@ -85,6 +85,13 @@ class HoldOutSource(Source):
         left = f"; {least}{choice.repeats:,} {rows} in no split" if choice.repeats else ""
         return (f"held out of the training data by hash: {held}{shared}{left}",)
 
+    def shared_with_training(self, split: Split, stamps: Hashable) -> Iterator[str]:
+        """A note on examples of a split that share their text with training examples. The stamps renew it."""
+        shared, size, seen = _shared(self, split, stamps)
+        among = f" (among the first {seen:,})" if seen == _SCANNED else ""
+        if shared:
+            yield f"{shared:,} of {size:,} {split} examples share their first text with training examples{among}"
+
 
 class FileSource(HoldOutSource):
     """A source of files."""
@@ -127,10 +134,7 @@ class FileSource(HoldOutSource):
             if both:
                 yield f"{both:,} of {len(paths):,} files for {split} are training files, too"
             elif paths and self.compared:
-                shared, size, seen = _shared(self, split, (self.stamp(), self._stamp(split)))
-                among = f" (among the first {seen:,})" if seen == _SCANNED else ""
-                if shared:
-                    yield f"{shared:,} of {size:,} {split} examples share their first text with training examples{among}"
+                yield from self.shared_with_training(split, (self.stamp(), self._stamp(split)))
 
 
 def _about(example: Example) -> str:
@@ -157,7 +161,7 @@ def _hash(example: Example) -> int:
 
 
 @lru_cache(maxsize=16)
-def _shared(source: FileSource, split: Split, stamps: Hashable) -> tuple[int, int, int]:
+def _shared(source: HoldOutSource, split: Split, stamps: Hashable) -> tuple[int, int, int]:
     """How many examples of a split share a key with training examples, of how many, and how many of the latter were read."""
     keys = Counter(_keys(source, source.readable(split)))
     trained = Counter(_keys(source, source.readable("train")))

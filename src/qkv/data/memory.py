@@ -15,7 +15,7 @@ from pydantic import Field, PrivateAttr
 from ..core.spec import brief, counted
 from .holdout import HoldOutSource
 from .readers.rows import RowReader, as_files, class_names_of, row_hold_out_key
-from .source import SPLITS, Example, Skipped, Split, Table
+from .source import SPLITS, TEXTS, Example, Skipped, Split, Table
 from .split_names import NAMES
 from .tables import ComputedTable
 
@@ -55,6 +55,8 @@ class Memory(HoldOutSource, kind="memory"):
         Raises ValueError if the rows have another form, or none.
         """
         splits = _splits(rows)
+        if validation is not None and "validation" in splits:
+            raise ValueError("validation rows are given twice, as validation= and within the rows; give them once")
         if validation is not None:
             splits["validation"] = records(validation)
         held = SplitRows(splits, dict(columns or {}))
@@ -73,6 +75,14 @@ class Memory(HoldOutSource, kind="memory"):
         first = next((entry for entry in entries if isinstance(entry, dict)), table[0])
         assert first is not None
         return first
+
+    def notes(self) -> tuple[str, ...]:
+        notes = super().notes()
+        first = self.first
+        if not isinstance(first, dict) or not {*TEXTS} & first.keys():
+            return notes
+        given = (split for split in SPLITS[1:] if self.gives(split))
+        return (*notes, *(said for split in given for said in self.shared_with_training(split, self.fingerprint)))
 
     def gives(self, split: Split) -> bool:
         return getattr(self, split) > 0

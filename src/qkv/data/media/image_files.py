@@ -128,9 +128,9 @@ class Placed:
         self._classes = [("/".join(parts[shared:]) if by_path else parts[-1]) if parts else None for parts in classes]
         self.notes: tuple[str, ...] = self._beside_splits()
         if by_path:
-            first = "/".join(
-                min((path for path in paths if path[-1] == clashes[0]), key=lambda path: (-len(path), path))
-            )
+            alike: list[tuple[str, ...]] = [path for path in paths if path[-1] == clashes[0]]
+            alike = [tuple(path) for path in paths if path[-1] == clashes[0]]
+            first = "/".join(min(alike, key=lambda path: (-len(path), path)))
             self.notes += (
                 f"{len(clashes):,} folder name(s) occur in several places ({brief(clashes[0])}), so classes are named by "
                 f"whole paths ({brief(first)})",
