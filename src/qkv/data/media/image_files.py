@@ -129,8 +129,9 @@ class Placed:
         self.notes: tuple[str, ...] = self._beside_splits()
         if by_path:
             alike: list[tuple[str, ...]] = [path for path in paths if path[-1] == clashes[0]]
-            alike = [tuple(path) for path in paths if path[-1] == clashes[0]]
-            first = "/".join(min(alike, key=lambda path: (-len(path), path)))
+            alike = [path for path in paths if path[-1] == clashes[0]]
+            deepest = min(alike, key=lambda path: (-len(path), path))
+            first = "/".join(deepest)
             self.notes += (
                 f"{len(clashes):,} folder name(s) occur in several places ({brief(clashes[0])}), so classes are named by "
                 f"whole paths ({brief(first)})",
