@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path, PurePath
+from pathlib import PurePath
 
 from ..core.spec import counted
-from .files.compressed import bare_name
 from .source import SPLITS, Split
 
 NAMES: dict[str, Split] = {
@@ -25,7 +24,7 @@ def names_of(split: Split) -> tuple[str, ...]:
 
 def split_of(path: PurePath) -> Split | None:
     """The split that a word in the name of a file or folder tells."""
-    words = re.split(r"[\W\d_]+", bare_name(Path(path)).lower())
+    words = re.split(r"[\W\d_]+", path.name.lower())
     return next((NAMES[word] for word in words if word in NAMES), None)
 
 
