@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .shuffle import text_hash
-from .source import SPLITS, TEXTS, Example, Skipped, Source, Split, Table
-from .split_names import named_otherwise
+from .source import SPLITS, TEXTS, Example, Skipped, Source, Split, Table, named_otherwise
 from .tables import ComputedTable, subset_table, weight_of
 from .tokenizers.chat.messages import files_in, text_of
 

@@ -15,8 +15,7 @@ from pydantic import Field, PrivateAttr
 from ..core.spec import brief, counted
 from .holdout import HoldOutSource
 from .readers.rows import RowReader, as_files, class_names_of, row_hold_out_key
-from .source import SPLITS, TEXTS, Example, Skipped, Split, Table
-from .split_names import NAMES
+from .source import SPLIT_NAMES, SPLITS, TEXTS, Example, Skipped, Split, Table
 from .tables import ComputedTable
 
 _INSPECTED = 1000  # rows among which the first that is not skipped shows the columns
@@ -150,15 +149,15 @@ def _splits(rows: Any) -> dict[Split, Sequence[Any]]:
     """Return the rows of each split; a data set without splits is the training split."""
     if not isinstance(rows, Mapping):
         return {"train": records(rows)}
-    unknown = [name for name in rows if name not in NAMES]
+    unknown = [name for name in rows if name not in SPLIT_NAMES]
     if unknown or "train" not in rows:
         raise ValueError(
             f"a dictionary of rows has the keys train, validation and test, not {', '.join(map(str, rows))}"
         )
     for split in SPLITS:
-        if len(same := [name for name in rows if NAMES[name] == split]) > 1:
+        if len(same := [name for name in rows if SPLIT_NAMES[name] == split]) > 1:
             raise ValueError(f"the rows under {' and '.join(map(str, same))} are all of the {split} split; join them")
-    return {NAMES[name]: records(part) for name, part in rows.items()}
+    return {SPLIT_NAMES[name]: records(part) for name, part in rows.items()}
 
 
 def records(rows: Any) -> Sequence[Any]:

@@ -7,10 +7,12 @@ after a resume.
 from __future__ import annotations
 
 import contextlib
+import re
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from types import UnionType
 from typing import Any, ClassVar, Literal, Protocol, Union, get_args, get_origin
 
@@ -27,6 +29,12 @@ OnError = Literal["raise", "skip"]
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
+SPLIT_NAMES: dict[str, Split] = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("validation", "valid", "val", "dev"), "validation"),
+    **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
+}
+"""The split of each usual name, in lower case; the same names as in the library `datasets`."""
 
 Example = dict[str, Any]
 """What a source returns and a task reads: `{"source": ..., "target": ...}` or `{"text": ...}` for texts. `"piece"` is
@@ -307,3 +315,38 @@ def new_notes(data: Source, before: Source) -> list[str]:
     with contextlib.suppress(ValueError, OSError):
         return [f"Data: {note}." for note in data.notes() if note not in known]
     return []
+
+
+# -- the split that a name tells -------------------------------------------------------------------------------------
+
+
+def names_of(split: Split) -> tuple[str, ...]:
+    """The usual names of a split, its own first."""
+    return tuple(name for name, one in SPLIT_NAMES.items() if one == split)
+
+
+def split_of(path: PurePath) -> Split | None:
+    """The split that a word in the name of a file or folder tells."""
+    words = re.split(r"[\W\d_]+", path.name.lower())
+    return next((SPLIT_NAMES[word] for word in words if word in SPLIT_NAMES), None)
+
+
+def placed_split(path: PurePath) -> Split | None:
+    """The split that a folder on the way to a file tells by its whole name, or else the name of the file."""
+    folders = (SPLIT_NAMES.get(part.lower()) for part in path.parts[:-1])
+    return next((split for split in folders if split is not None), None) or split_of(path)
+
+
+def named_otherwise(names: Sequence[PurePath]) -> Iterator[str]:
+    """Yield a note if files that are all read for training have the names of several splits."""
+    splits = [placed_split(name) for name in names]
+    others = [name for name, split in zip(names, splits, strict=True) if split in SPLITS[1:]]
+    if not others or "train" not in splits:
+        return
+    listed = ", ".join(map(str, others[:3])) + (" …" if others[3:] else "")
+    its, one = ("its name tells", "the file") if len(others) == 1 else ("their names tell", "the files")
+    are = "is" if len(others) == 1 else "are"
+    yield (
+        f"{counted(len(others), 'training file')} {are} of another split, as {its} ({listed}); "
+        f"if so, give {one} with data.validation_path and data.test_path, and data.path=… for training alone"
+    )

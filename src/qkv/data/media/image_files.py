@@ -20,8 +20,7 @@ from ..files.compressed import PACKED, open_tar
 from ..files.csv_tsv import Cells, no_record
 from ..files.inside import inside
 from ..files.records import Column, RecordFormat
-from ..source import Skipped, Split
-from ..split_names import NAMES
+from ..source import SPLIT_NAMES, Skipped, Split
 
 # The formats that Pillow reads by itself, see `images.NOT_READ`. Asking Pillow would import forty modules.
 _FORMATS = """
@@ -118,7 +117,7 @@ class Placed:
         self.names = names
         self._folders = [PurePosixPath(name).parts[:-1] for name in names]
         holding = {parts[-1].lower() for parts in self._folders if parts}
-        self._unsorted = bool(holding) and holding <= NAMES.keys() and len(holding) > 1
+        self._unsorted = bool(holding) and holding <= SPLIT_NAMES.keys() and len(holding) > 1
         classes = [_class_folders(parts) for parts in self._folders]
         above = list(zip(*(parts[:-1] for parts in classes), strict=False))
         shared = next((n for n, names in enumerate(above) if len(set(names)) > 1), len(above))
@@ -154,12 +153,12 @@ class Placed:
 
     def split(self, i: int) -> Split | None:
         parts = self._folders[i] if self._unsorted else self._folders[i][:-1]
-        return next((NAMES[part.lower()] for part in parts if part.lower() in NAMES), None)
+        return next((SPLIT_NAMES[part.lower()] for part in parts if part.lower() in SPLIT_NAMES), None)
 
 
 def _class_folders(parts: tuple[str, ...]) -> tuple[str, ...]:
     """The folders of a file without the one that names its split."""
-    at = next((i for i, part in enumerate(parts[:-1]) if part.lower() in NAMES), len(parts))
+    at = next((i for i, part in enumerate(parts[:-1]) if part.lower() in SPLIT_NAMES), len(parts))
     return parts[:at] + parts[at + 1 :]
 
 

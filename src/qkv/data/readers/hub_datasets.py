@@ -11,8 +11,7 @@ from typing import Any, ClassVar
 
 from ...core.optional_libraries import optional_library
 from ...core.spec import Spec, brief, nearest
-from ..source import Example, Skipped, Split, Table
-from ..split_names import names_of
+from ..source import Example, Skipped, Split, Table, names_of
 from ..tables import StreamTable
 from .rows import RowSource, RowTable, as_files
 

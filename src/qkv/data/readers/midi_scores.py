@@ -16,8 +16,7 @@ from ..holdout import FileSource
 from ..media import midi
 from ..media.image_files import stamp_of
 from ..media.note_names import HIGHEST, LOWEST, Frame, frame_of, frames_to_text
-from ..source import Example, OnError, Skipped, Split, Table
-from ..split_names import names_of
+from ..source import Example, OnError, Skipped, Split, Table, names_of
 from ..tables import ComputedTable
 
 _REST = -1  # a silent voice

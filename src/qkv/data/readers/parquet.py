@@ -9,15 +9,14 @@ from ...core.spec import brief
 from ..files.compressed import existing
 from ..files.parquet import SUFFIX, ParquetRows
 from ..holdout import FileSource
-from ..source import Split, Table
-from ..split_names import split_of
+from ..source import Split, Table, split_of
 from ..tables import ConcatTable
 from .rows import RowSource, RowTable
 
 
 class Parquet(RowSource, FileSource, kind="parquet"):
     """Parquet files. A path is a file, or a folder of files; there, a word in a file's name tells its split, such as `test`
-    in `test-00000-of-00001.parquet` (`split_names.NAMES`). Files without such a word are for training.
+    in `test-00000-of-00001.parquet` (`SPLIT_NAMES`). Files without such a word are for training.
 
     text, label, source, target …: the columns, see `RowSource`. Classes have their names if the library datasets wrote them.
     folder: the folder of pictures, sounds and videos that rows name; by default that of the file. Others are not read.

@@ -13,8 +13,7 @@ from ..files.json_lines import json_value
 from ..files.text_files import NamedRecords
 from ..media.image_files import is_wanted, stamp_of
 from ..shuffle import text_hash
-from ..source import Example, Skipped, Split, Table
-from ..split_names import named_otherwise
+from ..source import Example, Skipped, Split, Table, named_otherwise
 from ..tables import ComputedTable
 from .audio import SUFFIXES
 

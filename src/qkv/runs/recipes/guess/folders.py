@@ -25,8 +25,7 @@ from ....data.media.image_files import ARCHIVES, Placed
 from ....data.media.image_files import SUFFIXES as IMAGES
 from ....data.media.video import SUFFIXES as VIDEOS
 from ....data.readers.audio import SUFFIXES as SOUNDS
-from ....data.source import SPLITS, Split
-from ....data.split_names import NAMES, split_of
+from ....data.source import SPLIT_NAMES, SPLITS, Split, split_of
 from .column import LABELS
 from .files import of_file
 from .records import CONVERSATIONS
@@ -123,13 +122,13 @@ def _classes(names: list[PurePosixPath]) -> Counter[str]:
     """How many files each class has, by the folders of the files. Empty if there are fewer than two."""
     placed = Placed(Path(), list(map(str, names)))
     labels = [placed.label(i) for i in range(len(names))]
-    classes = Counter(label for label in labels if label is not None and label.lower() not in NAMES)
+    classes = Counter(label for label in labels if label is not None and label.lower() not in SPLIT_NAMES)
     return classes if len(classes) > 1 and sum(classes.values()) == len(names) else Counter()
 
 
 def _loose(names: list[PurePosixPath], what: str) -> str | None:
     """Why files are not taken for examples in the folders of their classes, if only some of them lie in none."""
-    loose = [name for name in names if not name.parent.name or name.parent.name.lower() in NAMES]
+    loose = [name for name in names if not name.parent.name or name.parent.name.lower() in SPLIT_NAMES]
     classes = {name.parent.name for name in names if name not in loose}
     if not loose or len(classes) < 2 or 10 * len(loose) > len(names):
         return None

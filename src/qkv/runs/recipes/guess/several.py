@@ -14,8 +14,7 @@ from ....data.files.lines import Lines
 from ....data.files.parquet import SUFFIX
 from ....data.files.records import FORMATS, RecordFormat
 from ....data.media.image_files import ARCHIVES
-from ....data.source import SPLITS, Split
-from ....data.split_names import split_of
+from ....data.source import SPLITS, Split, split_of
 from .files import FASTA, WHAT_FASTA, encoding_of, in_another, is_text, of_file
 from .result import Guess, setting
 

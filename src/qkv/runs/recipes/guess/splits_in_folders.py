@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from ....core.spec import counted
-from ....data.source import SPLITS
-from ....data.split_names import NAMES, placed_split
+from ....data.source import SPLIT_NAMES, SPLITS, placed_split
 from .result import Guess, setting
 
 _MOST = 20  # files that a setting lists
@@ -59,5 +58,5 @@ def _by_split(
 
 def _folder_or_file(name: PurePosixPath) -> PurePosixPath:
     """The folder of a split that a file is in, or the file."""
-    at = next((i for i, part in enumerate(name.parts[:-1], 1) if part.lower() in NAMES), None)
+    at = next((i for i, part in enumerate(name.parts[:-1], 1) if part.lower() in SPLIT_NAMES), None)
     return name if at is None else PurePosixPath(*name.parts[:at])

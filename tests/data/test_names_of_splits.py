@@ -12,7 +12,7 @@ from qkv.data.memory import Memory
 from qkv.data.readers.images import Images
 from qkv.data.readers.parquet import Parquet
 from qkv.data.readers.text import Text
-from qkv.data.split_names import placed_split, split_of
+from qkv.data.source import placed_split, split_of
 
 
 @pytest.mark.parametrize(
