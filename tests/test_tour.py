@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from qkv.learn.tour.pages import CodeCell, Page, pages, run
+from qkv.nn.patterns.basic import causal, window
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs" / "tour").glob("[0-9]*.md"))
@@ -93,3 +94,12 @@ def test_the_site_builds_without_warnings_and_requests_nothing(tmp_path: Path):
         assert not re.findall(r'<(?:script|img|iframe)[^>]+src="?(?:https?:)?//', text), page
         assert not re.findall(r"<code>[^<]*\\\|[^<]*</code>", text), f"{page} shows the backslash of a pipe in a table"
         assert not re.findall(r'<link[^>]+rel="?(?:stylesheet|preconnect|icon)[^>]+href="?(?:https?:)?//', text), page
+
+
+def test_layers_of_a_window_reach_as_far_as_the_page_says():
+    """A window of 256 is the token and 255 before it; the page once said that L layers reach L · 256."""
+    page = next(page for page in pages() if page.name == "14-efficient")
+    assert "up to L · 255 tokens" in " ".join(page.text.split())
+    once = (causal() & window(256)).mask(600).float()
+    row = once[599]
+    assert [599 - int(row.argmax()), 599 - int((row @ once > 0).int().argmax())] == [255, 2 * 255]

@@ -266,9 +266,9 @@ def test_an_adapter_that_names_another_model_of_the_hub_is_told(tmp_path: Path) 
             qkv.load_adapter(qkv.load(of, device="cpu").model, tmp_path / "adapter")
         return [str(one.message) for one in said if "outputs are wrong" in str(one.message)]
 
-    for same in ("mistralai/Mistral-7B-v0.1", "other/mistral-7b-v0.1-bnb-4bit", "unsloth/Mistral_7B_v0.1-hf"):
+    for same in ("mistralai/Mistral-7B-v0.1", "unsloth/mistral_7b_v0.1-bnb-4bit"):
         assert not told(same)
-    for unknown in ("/somewhere/another", "another", "", None):
+    for unknown in ("/somewhere/another", None):
         assert not told(unknown)
     for other in ("mistralai/Mistral-7B-v0.3", "mistralai/Mistral-7B-Instruct-v0.1"):
         (one,) = told(other)

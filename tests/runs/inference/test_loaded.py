@@ -52,6 +52,9 @@ def test_an_output_ends_before_a_stop_text(lm: Run) -> None:
     assert isinstance(whole, str) and len(whole) > 3
     stop = whole[2:4]
     assert lm.generate(["the "], max_new_tokens=12, stop=[stop]) == [whole[: whole.index(stop)]]
+    assert lm.generate(["the "], max_new_tokens=12, stop=stop) == [
+        whole[: whole.index(stop)]
+    ]  # one text, not two letters
     with pytest.raises(ValueError, match="a stop string is empty"):
         lm.generate(["the "], stop=[""])
 
