@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--out", type=Path, default=DOCS, help="where the pictures go (default: docs)")
     options = parser.parse_args(arguments)
-    qkv("cost", *COSTS, "--out", str(options.out / "cost.svg"))
+    qkv("cost", *COSTS, "--out", str(options.out / "cost.svg"), "--overwrite")
     with tempfile.TemporaryDirectory() as folder:
         for name, page, fragment, height in [*pages(Path(folder)), *laws(Path(folder))]:
             screenshot(page, options.out / f"{name}.png", height, fragment)

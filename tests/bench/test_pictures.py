@@ -47,6 +47,7 @@ def test_the_command_draws_every_picture(tmp_path: Path, monkeypatch: pytest.Mon
     points.write_text("N,D,loss\n" + "".join(f"{n},{d},{loss}\n" for n, d, loss in rows))
     monkeypatch.setenv("QKV_BENCH_DATA", str(tmp_path / "data"))
     (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "cost.svg").write_text("of before")
     assert pictures.main(["--out", str(tmp_path / "out")]) == 0
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == list(DRAWN)
     assert "mistral-7b" in (tmp_path / "out" / "cost.svg").read_text(encoding="utf-8")
