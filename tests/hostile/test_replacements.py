@@ -26,7 +26,7 @@ COMMANDS = (
     "score",
 )
 RESULTS = (*(f"predict-{kind}" for kind in ("csv", "jsonl", "parquet")), "look-svg", "look-html", "eval", "explain")
-OTHERS = ("cache", "report", "cost-sweep", "cost-simulate", "transcribe", "tour", "list")
+OTHERS = ("cache", "report", "cost-sweep", "transcribe", "list")
 IS_ROOT = sys.platform == "linux" and os.geteuid() == 0
 slow = pytest.mark.slow
 
@@ -40,6 +40,7 @@ slow = pytest.mark.slow
         pytest.param(("--every", "11"), COMMANDS, marks=slow),
         pytest.param(("--every", "11"), RESULTS, marks=slow),
         pytest.param(("--every", "4"), OTHERS, marks=slow),
+        pytest.param(("--every", "7"), ("cost-simulate", "tour"), marks=slow),
         pytest.param(("--every", "5"), ("quantize", "prune"), marks=slow),
         pytest.param(("--every", "23"), ("train",), marks=slow),
         *(pytest.param(("--every", "10"), (study,), marks=slow) for study in ("ablate", "tune", "scaling", "compare")),
