@@ -25,7 +25,7 @@ def test_each_placeholder_becomes_as_many_tokens_as_its_medium() -> None:
         ([1, 9, 9], {"image": [1]}, "2 placeholders <image> and 1 image beside it; give one image for each"),
         ([1], {"sound": [1, 1]}, "0 placeholders <sound> and 2 sounds beside it"),
         ([1, 9], {}, "1 placeholder <image> and 0 images beside it"),
-        ([1], {"video": [1]}, "has 1 video beside it, and this model reads text and images and sounds"),
+        ([1], {"video": [1]}, "has 1 video beside it, and this model reads text, images and sounds"),
     ],
 )
 def test_files_and_placeholders_are_equally_many(ids: list[int], files: dict, said: str) -> None:
@@ -57,7 +57,7 @@ def test_files_are_shared_out_in_the_order_of_the_places() -> None:
         (["a", "b"], {"image": [1, 2, 3]}, "2 texts have 2 placeholders <image> and 3 images beside them"),
         ([one], {"image": [1]}, "the text has 2 placeholders <image> and 1 image beside it"),
         ([one], {}, "2 placeholders <image> and 0 images"),
-        (["a"], {"video": [1]}, "reads text and images and sounds"),
+        (["a"], {"video": [1]}, "reads text, images and sounds"),
     ):
         with pytest.raises(ValueError, match=said):
             beside(texts, READERS, files)

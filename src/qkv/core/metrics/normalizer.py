@@ -5,16 +5,35 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Literal, cast
+
+from pydantic import TypeAdapter
+
+from ..json_files import checked, read_json
+from ..spec import brief
 
 Normalizer = Literal["none", "basic", "english"]
 """How texts are normalized: not at all, in any language, or in English (Radford et al. 2022, appendix C)."""
+_SPELLINGS = TypeAdapter(dict[str, str])
 
 
-def normalizer(kind: Normalizer) -> Callable[[str], str]:
-    """The function that normalizes a text."""
-    functions = {"none": str, "basic": basic, "english": english}
+def normalizer(kind: Normalizer, spellings: Mapping[str, str] | None = None) -> Callable[[str], str]:
+    """The function that normalizes a text; `spellings` are those of `english`."""
+    functions = {"none": str, "basic": basic, "english": partial(english, spellings=spellings)}
     return cast(Callable[[str], str], functions[kind])
+
+
+def read_spellings(path: str) -> dict[str, str]:
+    """Read a file of spellings, a JSON object of words such as {"colour": "color"}. Raises ValueError that names the file if
+    it is none."""
+    file = Path(path).expanduser()
+    if not file.is_file():
+        raise ValueError(
+            f"there is no file of spellings {brief(path)}; a Whisper model's directory has one, normalizer.json"
+        )
+    return checked(_SPELLINGS, read_json(file), str(file))
 
 
 def basic(text: str) -> str:

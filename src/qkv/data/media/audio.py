@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.optional_libraries import need
+from ...core.optional_libraries import is_installed, need
 from ...core.spec import brief
 from ..source import Example, Skipped
 from .audio_length import TRUNCATED, ogg_streams, with_length
+from .containers import is_container, is_ogg_video, sound_of
 from .image_files import content_of
 from .images import content
 
@@ -28,6 +29,7 @@ _UNKNOWN = 0x7FFF_F000  # a chunk of this size or more was written to a pipe, wh
 # libsndfile's note that a file ends before the end of its samples.
 _CUT = re.compile(r"(?:data|SSND|Riff size|riff) *: (\d+) \(should be (\d+)\)")
 _NOTHING = Skipped("without sound")
+_UNREADABLE = "no sound that can be read"
 CLIPPED = 1e-3  # share of samples, see `clipped`
 _FULL, _STRETCH = 0.98, 3
 _CROSSINGS, _MOST_TAPS = 64, 1 << 23  # zero crossings of a filter's sinc on each side, and its most taps
@@ -35,11 +37,20 @@ _KAISER = 10.06  # the window's β for a stopband 100 dB down, half as wide as _
 _TRANSITION = 3.21
 
 
-def decode(data: bytes) -> tuple[Wave, int] | Skipped:
-    """Decode the bytes of a sound file, WAV, FLAC, Ogg, MP3 or another format of libsndfile: the waveform and its sample
-    rate, or why it is skipped. Channels are averaged."""
-    if not data.startswith(b"OggS"):
+def decode(data: bytes, where: str = "a video") -> tuple[Wave, int] | Skipped:
+    """Decode the bytes of a sound file, WAV, FLAC, Ogg, MP3 or another format of libsndfile, or of a video's sound track
+    (with PyAV): the waveform and its sample rate, or why it is skipped. Channels are averaged. Raises ValueError, naming
+    `where` the sound is, if PyAV is needed and not installed."""
+    if not is_container(data):
         return _decoded(data)
+    if data.startswith(b"OggS") and not is_ogg_video(data):
+        sound = _of_ogg(data)
+        if not (isinstance(sound, Skipped) and sound.startswith(_UNREADABLE) and is_installed("av")):
+            return sound  # FFmpeg reads more codecs in Ogg
+    return sound_of(data, MOST_SAMPLES, where)
+
+
+def _of_ogg(data: bytes) -> tuple[Wave, int] | Skipped:
     streams = ogg_streams(data)
     sounds = list(map(_decoded, streams or [data]))
     if not streams and (sounds[0] == _NOTHING or not isinstance(sounds[0], Skipped)):
@@ -71,7 +82,7 @@ def _decoded(data: bytes) -> tuple[Wave, int] | Skipped:
             cut = any(int(there) < int(size) < _UNKNOWN for size, there in _CUT.findall(file.extra_info))
             frames = file.read(length, dtype="float32", always_2d=True)
     except (soundfile.SoundFileError, OSError, ValueError, MemoryError) as error:
-        return Skipped(f"no sound that can be read ({str(error).rpartition(': ')[2].rstrip('.') or 'damaged'})")
+        return Skipped(f"{_UNREADABLE} ({str(error).rpartition(': ')[2].rstrip('.') or 'damaged'})")
     if cut or len(frames) < length:
         return TRUNCATED
     if not len(frames):
@@ -98,7 +109,7 @@ def duration(data: bytes) -> tuple[float, int] | None:
 
 def read(path: str | Path) -> tuple[Wave, int]:
     """Read a sound file: its waveform and sample rate. Raises ValueError that names the file if it can't be read."""
-    sound = decode(content(path))
+    sound = decode(content(path), str(path))
     if isinstance(sound, Skipped):
         raise ValueError(f"{brief(path)} can't be read as a sound: it is {sound}")
     return sound

@@ -118,11 +118,9 @@ def video(
 
 
 def _heard(value: str | bytes | os.PathLike[str]) -> tuple[Wave, int] | Skipped:
-    from .video import is_container, sound_of
-
     inside = isinstance(value, bytes) or (isinstance(value, str) and value.startswith("data:"))
     data = _content(value, "sound") if inside else images.content(Path(value))  # type: ignore[arg-type]
-    return sound_of(data, name_of(value, "sound")) if is_container(data) else audio.decode(data)
+    return audio.decode(data, name_of(value, "sound"))
 
 
 def checked_wave(wave: object, rate: object) -> tuple[Wave, int] | Skipped:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ...core.spec import brief, counted
 from ...data.batching.numpy_batch import Array
+from ...data.tokenizers.chat.conversations import text_and
 from ...data.tokenizers.tokenizer import Tokenizer
 from ...nn.models.joint import TimedVideo, Values
 
@@ -197,11 +198,12 @@ def check_counts(
 ) -> None:
     """Raise ValueError if files and placeholders, counted by their markers, differ in number, or for files of a kind that
     the model doesn't read."""
-    known = {reader.name for reader in readers}
+    known = dict.fromkeys(reader.name for reader in readers)
     for name, given in files.items():
         if name not in known and len(given):
-            reads = " and ".join(["text", *(f"{reader.name}s" for reader in readers)])
-            raise ValueError(f"{where} has {counted(len(given), name)} beside it, and this model reads {reads}")
+            raise ValueError(
+                f"{where} has {counted(len(given), name)} beside it, and this model reads {text_and(known)}"
+            )
     for reader in readers:
         there, beside_it = counts[reader.marker], len(files.get(reader.name, ()))
         if there != beside_it:

@@ -37,3 +37,8 @@ def test_options_that_only_whisper_has_are_refused(options: dict[str, Any]) -> N
         ValueError, match=f"of the task 'recognize-ctc', has no use for {names}, which Whisper has; leave"
     ):
         untrained("recognize-ctc").transcribe(SOUND, **options)
+
+
+def test_a_weight_without_a_language_model_is_refused() -> None:
+    with pytest.raises(ValueError, match="lm_weight and word_bonus weigh a language model, and there is none; add lm"):
+        untrained("recognize-ctc").transcribe(SOUND, lm_weight=1.0, word_bonus=2.0)

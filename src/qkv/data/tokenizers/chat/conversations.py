@@ -225,13 +225,18 @@ class Conversations:
         return self._named.sub(spell, text).replace(GUARD, "")
 
 
+def text_and(media: Iterable[str]) -> str:
+    """What a model with these kinds of media reads, in words: "text, images and sounds"."""
+    *others, last = ["text", *(kind if kind == "series" else f"{kind}s" for kind in media)]
+    return f"{', '.join(others)} and {last}" if others else last
+
+
 def _check_parts(parts: list[dict[str, Any]], places: Mapping[str, str], where: str) -> None:
     """Raise ValueError for a part that the model doesn't read."""
     for i, part in enumerate(parts):
         if part["type"] != "text" and part["type"] not in places:
-            reads = " and ".join(["text", *(kind if kind == "series" else f"{kind}s" for kind in places)])
             raise ValueError(
-                f"{where}, part {i}, is of the type {part['type']}, and this model reads {reads}"
+                f"{where}, part {i}, is of the type {part['type']}, and this model reads {text_and(places)}"
                 + ("" if places else " alone; train one that reads media with task.kind=omni")
             )
 

@@ -8,10 +8,8 @@ from typing import TypeVar
 
 from ....core.spec import brief
 from ....data.media.audio import CLIPPED, Wave, clipped, decode, resampled
-from ....data.media.audio_length import TRUNCATED
 from ....data.media.given import checked_wave
 from ....data.media.images import content
-from ....data.media.video import is_container, sound_of
 from ....data.source import Skipped
 
 Sound = str | Path | bytes | tuple[Wave, int]
@@ -25,9 +23,7 @@ def read(sound: Sound, rate: int) -> tuple[str, Wave]:
     else:
         name = "the sound" if isinstance(sound, bytes) else str(sound)
         data = sound if isinstance(sound, bytes) else content(sound)
-        found = decode(data) if data.startswith(b"OggS") or not is_container(data) else sound_of(data, name)
-        if isinstance(found, Skipped) and data.startswith(b"OggS") and found != TRUNCATED:
-            found = sound_of(data, name)  # of a video
+        found = decode(data, name)
     if isinstance(found, Skipped):
         raise ValueError(f"{brief(name)} can't be transcribed: it is {found}")
     wave, own = found

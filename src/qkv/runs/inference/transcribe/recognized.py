@@ -79,6 +79,12 @@ def _decoding(task: SpeechRecognition, settings: TranscribeSettings) -> dict[str
         raise ValueError(
             f"the task {task.kind!r} has no {' and no '.join(unknown)}: language models help runs of recognize-ctc"
         )
+    weighed = [name for name in ("lm_weight", "word_bonus") if name in chosen]
+    if weighed and not (settings.lm or getattr(task, "lm", None)):
+        raise ValueError(
+            f"{' and '.join(weighed)} {'weighs' if len(weighed) == 1 else 'weigh'} a language model, and there is none; add "
+            "lm (on the command line --lm), an ARPA file or a model's directory"
+        )
     return chosen
 
 

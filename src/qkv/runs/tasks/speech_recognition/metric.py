@@ -13,7 +13,7 @@ from ....core.batch import Batch
 from ....core.metrics.base import MeasuredModel, Metric, MetricValue, model_outputs
 from ....core.metrics.display import register
 from ....core.metrics.extremes import Extremes, Ranking
-from ....core.metrics.normalizer import Normalizer, normalizer
+from ....core.metrics.normalizer import Normalizer, normalizer, read_spellings
 from ....core.metrics.text import character_error_rate, exact_match, word_error_rate
 from ....data.tokenizers.protocol import TextDecoder
 from ..samples import evenly
@@ -30,6 +30,9 @@ class Recognizer(Protocol):
     @property
     def normalize(self) -> Normalizer: ...
 
+    @property
+    def spellings(self) -> str | None: ...
+
     def texts_of(self, model: MeasuredModel, outputs: Tensor, batch: Batch, tokenizer: TextDecoder) -> list[str]: ...
 
 
@@ -39,7 +42,8 @@ class SpeechMetric(Metric):
 
     def __init__(self, task: Recognizer, tokenizer: TextDecoder) -> None:
         self._task, self._tokenizer = task, tokenizer
-        self._normalized = normalizer(task.normalize)
+        spellings = None if task.spellings is None else read_spellings(task.spellings)
+        self._normalized = normalizer(task.normalize, spellings)
         self._outputs: list[str] = []
         self._texts: list[str] = []
         self._shown: list[dict[str, Any]] = []
@@ -72,7 +76,8 @@ class SpeechMetric(Metric):
         }
         if self._task.normalize == "none":
             return values
-        how = f"|normalized:{self._task.normalize}"
+        spelled = "" if self._task.spellings is None else "+spellings"
+        how = f"|normalized:{self._task.normalize}{spelled}"
         return {name: value._replace(details=value.details + how) for name, value in values.items()}
 
     def samples(self, count: int) -> list[dict[str, Any]]:

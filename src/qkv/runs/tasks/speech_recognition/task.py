@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ....core.batch import Batch
 from ....core.layout import Layout
@@ -73,6 +73,8 @@ class SpeechRecognition(Task):
     augment:     random changes of training sounds, one after another, see `data.media.sound_augment`.
     normalize:   how texts are normalized before words and characters are compared, as Whisper's authors do: "english",
                  "basic" for any language, or "none".
+    spellings:   a JSON file of English words that are replaced in both, such as {"colour": "color"}: the normalizer.json of
+                 a Whisper model's directory. By default, spellings stay as they are.
     rate:        samples per second that the model reads; by default as in the training sounds.
     beams:       texts that are kept while decoding; 1 is greedy.
     front:       the model's input layer, which decides what is computed from a sound.
@@ -82,7 +84,7 @@ class SpeechRecognition(Task):
     pool: ClassVar[int] = 256
     reads: ClassVar[str] = "sound"
     from_data: ClassVar[tuple[str, ...]] = ("mean", "std", "rate")
-    decoding: ClassVar[tuple[str, ...]] = ("beams", "normalize")
+    decoding: ClassVar[tuple[str, ...]] = ("beams", "normalize", "spellings")
 
     window: float = Field(default=0.025, gt=0, le=1)
     hop: float = Field(default=0.01, gt=0, le=1)
@@ -93,11 +95,20 @@ class SpeechRecognition(Task):
     top_db: float | None = Field(default=None, gt=0)
     augment: tuple[SoundAugmentation, ...] = ()
     normalize: Normalizer = "none"
+    spellings: str | None = None
     beams: int = Field(default=1, ge=1)
     front: Input | None = None
     mean: float | None = None
     std: float | None = None
     rate: int | None = None
+
+    @model_validator(mode="after")
+    def _spellings_are_english(self) -> Self:
+        if self.spellings is not None and self.normalize != "english":
+            raise ValueError(
+                f"spellings are replaced by normalize=english, and normalize is {self.normalize}; set both"
+            )
+        return self
 
     # -- what depends on the data ---------------------------------------------------------------------------------
 
