@@ -47,7 +47,9 @@ def test_every_reader_of_sounds_reads_sound_tracks(container: str, kind: str, su
 
 def test_without_pyav_videos_are_told_and_damaged_sounds_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "av", None)
-    with pytest.raises(ValueError, match=r"reading the sound of 'x\.mp4' needs av, which is not installed: pip install"):
+    with pytest.raises(
+        ValueError, match=r"reading the sound of 'x\.mp4' needs av, which is not installed: pip install"
+    ):
         decode(b"\0\0\0\x20ftypisom" + bytes(100), "x.mp4")
     assert str(decode(b"OggS" + bytes(100))).startswith("no sound that can be read")
 
