@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import math
 import re
 from functools import lru_cache
@@ -11,11 +12,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.optional_libraries import is_installed, need
+from ...core.optional_libraries import is_installed, need, optional_library
 from ...core.spec import brief
 from ..source import Example, Skipped
-from .audio_length import TRUNCATED, ogg_streams, with_length
-from .containers import is_container, is_ogg_video, sound_of
+from .audio_length import TRUNCATED, is_container, is_cut, is_ogg_video, ogg_streams, with_length
 from .image_files import content_of
 from .images import content
 
@@ -47,7 +47,7 @@ def decode(data: bytes, where: str = "a video") -> tuple[Wave, int] | Skipped:
         sound = _of_ogg(data)
         if not (isinstance(sound, Skipped) and sound.startswith(_UNREADABLE) and is_installed("av")):
             return sound  # FFmpeg reads more codecs in Ogg
-    return sound_of(data, MOST_SAMPLES, where)
+    return _of_container(data, where)
 
 
 def _of_ogg(data: bytes) -> tuple[Wave, int] | Skipped:
@@ -90,6 +90,31 @@ def _decoded(data: bytes) -> tuple[Wave, int] | Skipped:
     if not (frames.min() >= -_LOUDEST and frames.max() <= _LOUDEST):  # nor NaN
         return Skipped("of samples that are no numbers, or far beyond −1 … 1")
     return frames.mean(1), rate
+
+
+def _of_container(data: bytes, where: str) -> tuple[Wave, int] | Skipped:
+    """Decode the first sound track of a container, with PyAV: the waveform and its sample rate, or why it is skipped.
+    Channels are averaged. Raises ValueError if PyAV isn't installed."""
+    av = optional_library(f"reading the sound of {brief(where)}", "av")
+    if is_cut(data):
+        return TRUNCATED
+    parts: list[Wave] = []
+    length = 0
+    try:
+        with av.open(io.BytesIO(data)) as file:
+            if not file.streams.audio:
+                return Skipped("a video without sound")
+            rate: int = file.streams.audio[0].rate
+            to_floats = av.AudioResampler(format="fltp", rate=rate)
+            for frame in itertools.chain(file.decode(audio=0), [None]):
+                new = [part.to_ndarray().mean(0) for part in to_floats.resample(frame)]
+                parts, length = parts + new, length + sum(map(len, new))
+                if length > MOST_SAMPLES:
+                    return Skipped(f"longer than {MOST_SAMPLES:,} samples")
+    except (av.FFmpegError, ValueError, MemoryError) as error:
+        return Skipped(f"{_UNREADABLE} ({str(error).rpartition('] ')[2].split(':')[0] or 'damaged'})")
+    wave = np.concatenate(parts).astype(np.float32) if parts else np.zeros(0, np.float32)
+    return (wave, rate) if len(wave) else Skipped("without sound")
 
 
 def duration(data: bytes) -> tuple[float, int] | None:

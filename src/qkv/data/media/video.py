@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from ...core.optional_libraries import optional_library
 from ...core.spec import brief
 from ..source import Skipped
-from .audio_length import TRUNCATED
-from .containers import is_container, is_cut
+from .audio_length import TRUNCATED, is_container, is_cut
 from .images import MOST_PIXELS, Color, Fit, Pixels, Size, content, fitted, pages
 
 Frames = NDArray[np.uint8]
