@@ -98,8 +98,8 @@ def _seen(run: LoadedModel, medium: Medium) -> _Seen:
     tower = medium.reads
     if medium.name != "image" or not isinstance(tower, Tower) or not isinstance(tower.stack.embedding, Patches):
         raise ValueError(
-            f"{run.name} doesn't say how files become what its medium {medium.name} reads; train it further by the recipe see "
-            "or omni (model=DIRECTORY), which stores that, or give numbers to "
+            f"{run.name} doesn't say how files become what its medium {medium.name} reads; train it further by the recipe "
+            "see or omni (model=DIRECTORY), which stores that, or give numbers to "
             f'model.generate(ids, media={{"{medium.name}": …}})'
         )
     if run.path is None:
