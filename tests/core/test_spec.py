@@ -121,6 +121,15 @@ def test_replace_at_paths_lists_and_stars() -> None:
     assert drawing == Drawing(shapes=(Square(), Square(), Circle())), "the original changed"
 
 
+def test_parts_given_as_dictionaries_are_changed_below() -> None:
+    changed = Drawing().replace(
+        {"frame": {"kind": "square"}, "frame.side": 4, "shapes": [{"kind": "circle"}], "shapes.0.radius": 3}
+    )
+    assert changed.frame == Square(side=4) and changed.shapes == (Circle(radius=3),)
+    with pytest.raises(ValueError, match="'frame' has no 'corner'; there is: kind"):
+        Drawing().replace({"frame": {"kind": "square"}, "frame.corner.side": 4})
+
+
 def test_a_star_is_every_part_that_has_the_rest() -> None:
     drawing = Drawing(shapes=(Square(), Square()), frame=Square(corner=Square()))
     assert drawing.replace({"*.side": 4}) == drawing.replace({"frame.side": 4})

@@ -217,6 +217,8 @@ def _replaced(node: Any, changes: dict[tuple[str, ...], Any], where: str) -> Any
         names, items = list(type(node).model_fields), {n: getattr(node, n) for n in type(node).model_fields}
     elif isinstance(node, tuple | list):
         names, items = [str(i) for i in range(len(node))], {str(i): v for i, v in enumerate(node)}
+    elif isinstance(node, Mapping):  # a part that another change has just put there, not validated yet
+        names, items = list(map(str, node)), {str(name): value for name, value in node.items()}
     else:
         path = ".".join(next(iter(changes)))
         raise ValueError(
@@ -230,7 +232,7 @@ def _replaced(node: Any, changes: dict[tuple[str, ...], Any], where: str) -> Any
                 part = brief(where) if where else f"a {type(node).__name__}"
                 sought = brief(".".join(rest)) if rest else "a path, which '*' has to be followed by"
                 raise ValueError(f"no part of {part} has {sought}; it has: {', '.join(names)}")
-        elif head in items:
+        elif head in items or (isinstance(node, Mapping) and not rest):
             heads = [head]
         elif isinstance(node, Spec) and (taken := next(iter(_in_ours({head: None}, type(node))))) != head:
             heads = [taken]
@@ -240,10 +242,10 @@ def _replaced(node: Any, changes: dict[tuple[str, ...], Any], where: str) -> Any
         for name in heads:
             grouped.setdefault(name, {})[tuple(rest)] = value
     for name, below in grouped.items():
-        items[name] = _replaced(items[name], below, f"{where}.{name}" if where else name)
+        items[name] = _replaced(items.get(name), below, f"{where}.{name}" if where else name)
     if isinstance(node, Spec):
         return type(node).model_validate(items)
-    return tuple(items.values())
+    return items if isinstance(node, Mapping) else tuple(items.values())
 
 
 def _has(node: Any, path: list[str]) -> bool:

@@ -57,7 +57,10 @@ class Caption(PictureTask, kind="caption"):
     def _item(
         self, example: Example, question: Sequence[int], answer: Sequence[int], tokenizer: Encoder
     ) -> Item | Skipped:
-        prompt = self.prompt(question, tokenizer)
+        try:
+            prompt = self.prompt(question, tokenizer)
+        except ValueError as error:
+            raise ValueError(f"{example['where']}: {error}" if example.get("where") else str(error)) from None
         assert tokenizer.eos_id is not None
         ids = [*prompt, *answer, tokenizer.eos_id]
         if len(ids) > self.longest:

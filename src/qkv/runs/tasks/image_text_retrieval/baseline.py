@@ -27,7 +27,7 @@ def ridge_retrieval(training: Sequence[Pair], tested: Sequence[Pair]) -> list[Ba
     mean, center = seen.mean(0), truth.mean(0)
     centered = seen - mean
     gram = centered.T @ centered
-    gram[np.diag_indices_from(gram)] += _RIDGE * len(seen) * float(centered.var())
+    gram[np.diag_indices_from(gram)] += _RIDGE * len(seen) * (float(centered.var()) or 1.0)  # of equal pictures
     weights = np.linalg.solve(gram, centered.T @ (truth - center))
     predicted = (_flat(tested) - mean) @ weights + center
     predicted /= np.linalg.norm(predicted, axis=1, keepdims=True).clip(1e-12)
