@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+import re
+import shlex
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
+import qkv
+from qkv.cli import main
 from qkv.core.batch import IGNORE
 from qkv.data.synthetic.shapes import Scenes
 from qkv.data.task import Item, RandomContext
@@ -93,3 +99,23 @@ def test_models_and_tokenizers_that_see_nothing_are_refused(tokenizer: Tokenizer
 def test_a_tower_gives_as_many_tokens_as_its_patches() -> None:
     spec = preset("joint", vocab_size=9, tower_layers=2, **SIZES)
     assert spec.output.embedding.media[0].reads.n_tokens == 4
+
+
+@pytest.mark.slow
+def test_a_recipe_makes_gpt2_read_pictures_as_the_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[4] / "docs" / "modalities.md").read_text(encoding="utf-8")
+    (block,) = [block for block in re.findall(r"```text\n(.*?)```", page, re.S) if "preset: gpt2" in block]
+    train, generate = (shlex.split(line)[1:] for line in block.strip().splitlines())
+    monkeypatch.chdir(tmp_path)
+    Image.new("RGB", (40, 30), "red").save("scene.png")
+    few = ["data.train=16", "data.validation=4", "data.test=4", "training.max_steps=2", "training.eval_every=2"]
+    assert main([*train, *few, "evaluation.examples=4", "evaluation.test_examples=4"]) == 0, capsys.readouterr().err
+    run = qkv.load("runs/see")
+    assert run.model.spec.output.blocks[0].attention.pattern == qkv.preset("gpt2").output.blocks[0].attention.pattern
+    assert run.media[0].token == run.words.raw.token_to_id(MARKER) != 0
+    capsys.readouterr()
+    assert main([*generate, "--min-new-tokens", "2", "--max-new-tokens", "2"]) == 0
+    said = capsys.readouterr().out.strip()
+    assert said and said == run.generate(generate[-1], images="scene.png", min_new_tokens=2, max_new_tokens=2).strip()
