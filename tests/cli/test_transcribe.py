@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import re
+import shlex
+import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import soundfile
 from tests.helpers import whispering
 
 from qkv.cli import main
@@ -85,3 +89,31 @@ def test_mistakes_have_one_sentence_each(
         assert main(["transcribe", *argv, "--device", "cpu"]) == 2, argv
         error = capsys.readouterr().err
         assert message in error and "Traceback" not in error, error
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_page_run(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Words, subtitles of a film, and a sound from a pipe, as docs/modalities.md shows them, by a tiny model."""
+    av = pytest.importorskip("av", reason="PyAV is not installed")
+    page = (Path(__file__).parents[2] / "docs" / "modalities.md").read_text(encoding="utf-8")
+    (block,) = [block for block in re.findall(r"```bash\n(.*?)```", page, re.S) if "qkv transcribe" in block]
+    commands = [line.rpartition("| ")[2] for line in block.strip().splitlines()]
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(model, tmp_path / "openai" / "whisper-tiny")
+    soundfile.write("talk.mp3", whispering.noise(0.5), 16_000)
+    with av.open("talk.mp3") as given, av.open("film.mp4", "w") as out:
+        track = out.add_stream_from_template(given.streams.audio[0])
+        for packet in given.demux(audio=0):
+            if packet.dts is not None:
+                packet.stream = track
+                out.mux(packet)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(encode(whispering.noise(0.4), 8000))))
+    shown = []
+    for command in commands:
+        assert main([*shlex.split(command, comments=True)[1:], "--device", "cpu"]) == 0, capsys.readouterr().err
+        shown.append(capsys.readouterr().out)
+    assert len(shown) == 3 and all(len(line.split("\t")) == 3 for line in shown[0].strip().split("\n"))
+    assert shown[1].strip() == str(Path("subtitles/film.srt")) and "-->" in Path("subtitles/film.srt").read_text()
+    assert json.loads(shown[2])["duration"] == 0.8  # 6,400 samples
