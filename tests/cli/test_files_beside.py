@@ -55,6 +55,13 @@ def test_every_way_to_ask_about_a_picture_gives_the_same(
     ]
 
 
+def test_a_very_long_picture_is_told(folder: Path) -> None:
+    see = qkv.load(folder / "see")
+    with pytest.warns(UserWarning, match="long.png' has 1 × 5,000 pixels and is stretched to 32 × 32, in which little"):
+        Image.new("RGB", (5000, 1)).save(folder / "long.png")
+        see.generate("what ?", images=str(folder / "long.png"))
+
+
 @pytest.mark.parametrize("command", ["generate", "predict"])
 def test_files_and_places_that_differ_in_number_are_one_sentence(
     command: str, folder: Path, capsys: pytest.CaptureFixture[str]

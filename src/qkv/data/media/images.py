@@ -34,6 +34,7 @@ FILTERS: dict[int, Filter] = {
 }  # by Pillow's numbers, which files of the Hub have  # fmt: skip
 CHANNELS: dict[Color, int] = {"rgb": 3, "gray": 1}
 MOST_PIXELS = 64 << 20  # in one image; a decoded one takes up to 3 bytes per pixel
+_STRETCH = 10.0  # times, which is told
 MOST_SIDE = 65_535  # the limit of JPEG; for an image of a single line, Pillow needs many times its size
 MOST_FRAMES = 10_000
 
@@ -264,6 +265,17 @@ def check_ratio(shape: Size, size: Size, where: str) -> None:
         raise ValueError(
             f"{where} has {shape[0]:,} × {shape[1]:,} pixels, which is too long and narrow to be enlarged to {size[0]} × "
             f"{size[1]}; cut a piece from it"
+        )
+
+
+def warn_of_stretch(shape: Size, size: Size, where: str) -> None:
+    """Warn, naming the picture, if stretching it to a size changes the ratio of its sides more than `_STRETCH` times."""
+    ratio = shape[1] * size[0] / (shape[0] * size[1])
+    if not 1 / _STRETCH <= ratio <= _STRETCH:
+        warnings.warn(
+            f"{where} has {shape[0]:,} × {shape[1]:,} pixels and is stretched to {size[0]} × {size[1]}, in which little "
+            "of it can be seen; a piece of it may be read better",
+            stacklevel=4,
         )
 
 

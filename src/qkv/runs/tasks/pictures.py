@@ -28,6 +28,7 @@ from ...data.media.images import (
     read,
     resized,
     statistics,
+    warn_of_stretch,
 )
 from ...data.source import Example, Skipped, Source
 from ...data.task import Item, RandomContext, Task
@@ -129,8 +130,10 @@ class PictureTask(Task):
         """Read a picture file with the model's channels. Raises ValueError, naming the file, if it holds no picture."""
         return read(path, "gray" if self.channels == 1 else "rgb", bits=self.bits or 16)
 
-    def resize(self, pixels: Pixels) -> Pixels:
-        """Stretch a picture to the model's size, whatever its shape."""
+    def resize(self, pixels: Pixels, where: str = "") -> Pixels:
+        """Stretch a picture to the model's size, whatever its shape. Warns of a very long one, if `where` names it."""
+        if where:
+            warn_of_stretch(pixels.shape[1:], self.size, where)
         return resized(pixels, self.size)
 
     def normalize(self, pixels: Pixels) -> NDArray[np.float32]:

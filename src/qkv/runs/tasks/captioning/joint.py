@@ -91,7 +91,7 @@ class See(Caption, kind="see"):
 
         def read(file: object) -> Array:
             pixels = with_channels(given.picture(file, color, self.bits or 16), self.channels)
-            return self.normalize(self.resize(pixels))
+            return self.normalize(self.resize(pixels, given.name_of(file, "picture")))
 
         return (MediumReader(NAME, MARKER, place, read, lambda _: self.tokens),)
 

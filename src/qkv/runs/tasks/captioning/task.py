@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ....core.batch import IGNORE, Batch
 from ....core.metrics.base import MeasuredModel, Metric
+from ....core.spec import brief
 from ....data.batching.numpy_batch import Array
 from ....data.source import Example, Skipped
 from ....data.task import Item, RandomContext
@@ -145,7 +146,7 @@ def predict(task: Caption, trained: TrainedModel, lines: Sequence[str], **option
         prompts = [task.prompt(ids, tokenizer) for ids in questions]
         for (_, question), prompt in zip(split, prompts, strict=True):
             task.check_room(question, prompt)
-        pictures = np.stack([task.normalize(task.resize(task.read(path))) for path, _ in split])
+        pictures = np.stack([task.normalize(task.resize(task.read(path), brief(path))) for path, _ in split])
         on_device = torch.from_numpy(pictures).to(trained.model.device)
         texts = task.written(trained.model, on_device, prompts, tokenizer)
         for line, (path, question), text in zip(part, split, texts, strict=True):

@@ -14,7 +14,7 @@ from pydantic import Field
 from ....core.spec import Spec, brief
 from ....data.media import given
 from ....data.media.audio import Wave, encode, resampled
-from ....data.media.images import denormalized, normalized, resized, statistics
+from ....data.media.images import denormalized, normalized, resized, statistics, warn_of_stretch
 from ....data.media.mel_spectrogram import log_mel
 from ....data.media.png import png
 from ....data.media.sound_augment import masked_stretch
@@ -81,6 +81,7 @@ class PictureNumbers(MediaNumbers, kind="image"):
 
     def _pixels(self, value: Any) -> NDArray[np.uint8]:
         pixels = given.picture(value, "gray" if self.channels == 1 else "rgb")
+        warn_of_stretch(pixels.shape[1:], self.size, given.name_of(value, "picture"))
         return resized(with_channels(pixels, self.channels), self.size)
 
     def _statistics(self, values: Sequence[Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:
