@@ -54,16 +54,20 @@ def test_panels_of_8_bits(way: str, rows: int, outs: int, columns: int) -> None:
     torch.testing.assert_close(found, each, rtol=3e-6, atol=3e-6 * float(found.abs().max()))
 
 
-@pytest.mark.parametrize("kind", ["int4", "int4 with zeros"])
-@pytest.mark.parametrize(("columns", "group"), [(64, 32), (384, 128), (320, 64), (192, 192)])
-def test_products_of_4_bits_have_one_order_of_sums(calls: list[int], kind: str, columns: int, group: int) -> None:
+@pytest.mark.parametrize(
+    ("kind", "columns", "group"),
+    [("int8", 96, 96), *((k, c, g) for k in KINDS[1:] for c, g in [(64, 32), (384, 128), (320, 64), (192, 192)])],
+)
+def test_products_of_integers_have_one_order_of_sums(calls: list[int], kind: str, columns: int, group: int) -> None:
     """A row's product is the same to the bit alone and beside any number of other rows, in every order that is asked for."""
     x, weight, bias = activations(27, columns), matrix(kind, 37, columns, group), torch.randn(37)
-    assert isinstance(weight, Int4)
+    assert isinstance(weight, Int8 | Int4)
     for order in (native.FEW, native.PANELS):
         with torch.no_grad(), native.in_one_order(order):
-            whole = int4_product(x, weight, bias, "int8")
-            parts = [torch.cat([int4_product(own, weight, bias, "int8") for own in x.split(n)]) for n in (1, 3, 12, 13)]
+            whole = integer_product(x, weight, bias, "int8")
+            parts = [
+                torch.cat([integer_product(own, weight, bias, "int8") for own in x.split(n)]) for n in (1, 3, 12, 13)
+            ]
         assert error(whole, exact(_in_8_bits(x), weight, bias)) < 2e-6
         assert all(torch.equal(whole, part) for part in parts)
 

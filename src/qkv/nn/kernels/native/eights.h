@@ -3,6 +3,10 @@
 #include <cstdint>
 #include <cstring>
 
+#ifndef __has_builtin
+#define __has_builtin(name) 0
+#endif
+
 namespace {
 
 constexpr long EIGHT = 8;
@@ -48,6 +52,37 @@ template <class V = Eight>
 inline V all(float x) {
     return x - V{};
 }
+
+#if __has_builtin(__builtin_shufflevector)
+// Rows and columns of eight vectors exchanged.
+inline void transpose(Eight* x) {
+    for (int i = 0; i < 4; ++i) {
+        const Eight a = x[i], b = x[i + 4];
+        x[i] = __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11);
+        x[i + 4] = __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15);
+    }
+    for (int j = 0; j < 4; ++j) {
+        const int i = j / 2 * 4 + j % 2;
+        const Eight a = x[i], b = x[i + 2];
+        x[i] = __builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13);
+        x[i + 2] = __builtin_shufflevector(a, b, 2, 3, 10, 11, 6, 7, 14, 15);
+    }
+    for (int i = 0; i < 8; i += 2) {
+        const Eight a = x[i], b = x[i + 1];
+        x[i] = __builtin_shufflevector(a, b, 0, 8, 2, 10, 4, 12, 6, 14);
+        x[i + 1] = __builtin_shufflevector(a, b, 1, 9, 3, 11, 5, 13, 7, 15);
+    }
+}
+#else
+inline void transpose(Eight* x) {
+    for (int i = 0; i < EIGHT; ++i)
+        for (int j = 0; j < i; ++j) {
+            const float kept = x[i][j];
+            x[i][j] = x[j][i];
+            x[j][i] = kept;
+        }
+}
+#endif
 
 inline float sum_of(Eight v) {
     float x[EIGHT];

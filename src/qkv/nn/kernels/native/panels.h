@@ -12,6 +12,7 @@ namespace {
 constexpr long PANEL_OUTS = 2 * ACROSS;
 constexpr long PREFETCHED = 1 << 17;  // bytes of the next rows of W
 constexpr long PANEL_LEAST = 32;  // rows of x for which a panel is worth while
+constexpr long BYTE_LEAST = 12;   // the same for integers of 8 bits
 
 // Rows of x in parts of at most ROWS, which stand side by side; in 8 bits also their scales, and what makes up for moved codes: a
 // number for each group, of a part's rows side by side.
@@ -59,7 +60,7 @@ inline void put(Floats y, __mmask16 kept, const Place& to, const Sizes& s, long 
 
 inline Floats output(Floats sum, Floats, const PackedRows&, long) { return sum; }
 inline Floats output(Integers<16> sum, Floats scales, const PackedRows& in, long m) {
-    return __builtin_convertvector(sum + in.moved[m], Floats) * scales * in.factors[m];
+    return held(__builtin_convertvector(sum + in.moved[m], Floats) * scales * in.factors[m]);  // rounded, as in `by_integers`
 }
 
 // y[v][r]: the outputs of R rows of x, from row `first`, and V vectors of rows of W, from row o, before the activation.
@@ -155,10 +156,16 @@ void panel_part(const Weight& w, const PackedRows& in, const Place& to, const Si
 // faster for any number of rows, since tiles make floats of all their lanes in each group.
 bool panels_fit(const Sizes& s) {
     if (s.kind == NIBBLE) return s.integer && ByteLanes::THERE && pairs_fit(s);
+    if (s.kind == BYTE) {
+        const bool fits = s.integer && ByteLanes::THERE && s.group == s.depth;
+        return fits && (s.rows >= BYTE_LEAST || (s.order != ANY && s.order != FEW));
+    }
     if (s.order == FEW || (s.order == ANY && s.rows < PANEL_LEAST)) return false;
-    if (s.kind == BYTE) return s.integer && ByteLanes::THERE && s.group == s.depth;
     return s.kind == FULL || halves_fit(s);
 }
+
+// Whether they are for any number of rows in this order, and not only give the same sums as tiles do.
+bool always_by_panels(const Sizes& s) { return panels_fit(s) && !(s.kind == BYTE && s.order == FEW); }
 
 // One row of x in the format of the lanes, in `room` unless it is there already.
 inline const char* lanes_of(const void* x, long m, const Sizes& s, float* wide, char* room, float* factors) {
@@ -219,6 +226,7 @@ namespace {
 constexpr long PANEL_OUTS = 32;
 struct PackedRows {};
 bool panels_fit(const Sizes&) { return false; }
+bool always_by_panels(const Sizes&) { return false; }
 PackedRows packed_rows(const void*, const Sizes&) { return {}; }
 void panel_part(const Weight&, const PackedRows&, const Place&, const Sizes&, long, long) {}
 }  // namespace

@@ -251,6 +251,7 @@ inline void by_integers(const Weight& w, const Inputs& in, const Place& to, cons
         for (; first + X <= stop; first += X) {
             float found[X][R];
             integer_tile<R, X>(codes, scales, zeros, in, first, s, found);
+            asm("" : "+m"(found));  // rounded before the bias is added, as in panels
             put<R, X>(found, w, to, s, first, o);
         }
     };
@@ -327,7 +328,7 @@ int qkv_available_at(int threads, long now) { return available_threads(threads, 
 void qkv_waited(long length, long work, long now) { waited(length, work, now); }
 
 // Whether products are made from panels, which can apply an activation to them and add them to what is in y.
-int qkv_by_panels(const Sizes* sizes) { return panels_fit(*sizes); }
+int qkv_by_panels(const Sizes* sizes) { return always_by_panels(*sizes); }
 
 // y (rows, all outs): products with each weight, one after another.
 void qkv_products(const void* x, void* y, const Weight* weights, const Sizes* sizes) {

@@ -45,11 +45,10 @@ protected:
         const int shared = threads();
         for (const Adapter* a = all.each; a != all.each + all.count; ++a) {
 #pragma omp parallel for num_threads(shared) if (shared > 1 && rows * a->outs * a->rank > SHARED_OUT)
-            for (long i = 0; i < rows * a->outs; ++i) {
-                const long r = i / a->outs, out = i % a->outs;
-                const float* own = low + r * all.down.outs + a->from;
-                const float sum = a->half ? along<uint16_t>(a->b, out, a->rank, own) : along<float>(a->b, out, a->rank, own);
-                y[r * p.outs + a->first + out] += a->scale * sum;
+            for (long out = 0; out < a->outs; out += EIGHT) {
+                const float* own = low + a->from;
+                float* to = y + a->first + out;
+                a->half ? raise<uint16_t>(*a, out, own, all.down.outs, to, p.outs) : raise<float>(*a, out, own, all.down.outs, to, p.outs);
             }
         }
     }
@@ -123,16 +122,44 @@ private:
     static constexpr long SHARED_OUT = 1 << 17;  // products of two numbers above which adapters are worth all threads
     static thread_local std::vector<float> held, narrow;
 
-    // The product of a row of B with numbers.
+    // y += scale · B x for eight rows of B, or those that are left from row `out`, which are transposed once for all rows of x.
     template <typename T>
-    static float along(const void* b, long out, long rank, const float* x) {
-        const T* row = static_cast<const T*>(b) + out * rank;
-        Eight sums = {};
-        long i = 0;
-        for (; i + EIGHT <= rank; i += EIGHT) sums += eight(row + i) * eight(x + i);
-        float found = sum_of(sums);
-        for (; i < rank; ++i) found += number(row + i) * x[i];
-        return found;
+    void raise(const Adapter& a, long out, const float* x, long x_row, float* y, long y_row) {
+        thread_local std::vector<float> turned;
+        const long left = std::min(EIGHT, a.outs - out);
+        float* columns = room(turned, EIGHT * a.rank);
+        for (long i = 0; i < a.rank; i += EIGHT) {
+            const long wide = std::min(EIGHT, a.rank - i);
+            Eight block[EIGHT] = {};
+            for (long o = 0; o < left; ++o) {
+                const T* from = static_cast<const T*>(a.b) + (out + o) * a.rank + i;
+                if (wide == EIGHT)
+                    block[o] = eight(from);
+                else
+                    for (long j = 0; j < wide; ++j) block[o][j] = number(from + j);
+            }
+            transpose(block);
+            for (long j = 0; j < wide; ++j) put(columns + (i + j) * EIGHT, block[j]);
+        }
+        long r = 0;
+        for (; r + 4 <= rows; r += 4) raise_rows<4>(a, columns, x + r * x_row, x_row, y + r * y_row, y_row, left);
+        for (; r < rows; ++r) raise_rows<1>(a, columns, x + r * x_row, x_row, y + r * y_row, y_row, left);
+    }
+
+    // The same for R rows of x. Each output is added up in the order of ranks.
+    template <int R>
+    static void raise_rows(const Adapter& a, const float* columns, const float* x, long x_row, float* y, long y_row, long left) {
+        Eight sums[R] = {};
+        for (long j = 0; j < a.rank; ++j) {
+            const Eight column = eight(columns + j * EIGHT);
+            for (int r = 0; r < R; ++r) sums[r] += column * x[r * x_row + j];
+        }
+        for (int r = 0; r < R; ++r) {
+            float own[EIGHT] = {};
+            std::memcpy(own, y + r * y_row, left * sizeof(float));
+            const Eight found = eight(own) + a.scale * sums[r];
+            std::memcpy(y + r * y_row, &found, left * sizeof(float));
+        }
     }
 
     // Numbers that fill whole lines of memory.
