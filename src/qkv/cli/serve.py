@@ -23,8 +23,8 @@ def serve(
         str | None,
         typer.Option(
             metavar="int8|int4",
-            help="Round the weights of linear layers, and activations to 8 bits; int8 also rounds the embeddings and "
-            "the head of models that generate text.",
+            help="Round the weights of linear layers, and activations to 8 bits. The embeddings and the head of models "
+            "that generate text are rounded to 8 bits.",
         ),
     ] = None,
     max_tokens_in_flight: Annotated[
@@ -78,6 +78,7 @@ def serve(
         from ..core.optional_libraries import need
 
         need("qkv serve", "starlette", "uvicorn")
+        from ..nn.quantization.scheme import Scheme
         from ..runs.inference.run import load
         from ..serving.http.app import build_app
         from ..serving.http.guard import LOOPBACK, Keys
@@ -95,9 +96,12 @@ def serve(
             found = load(run, "cpu")
             if weights is None:
                 return found
-            whole = weights == "int8" and found.task in ("continue", "answer", "translate")  # each token reads the head
+            whole = found.task in ("continue", "answer", "translate")  # each token reads the head
             kind: Any = weights
-            return found.quantize(kind, activations="int8", method="rtn", embeddings=whole, head=whole)
+            ends = Scheme(weights="int8", activations="int8")
+            return found.quantize(
+                kind, activations="int8", method="rtn", embeddings=whole, head=whole, ends=ends if whole else None
+            )
 
         loaded = [opened(run) for run in runs]
         known = {one.title: path for one, path in zip(loaded, runs, strict=True)}

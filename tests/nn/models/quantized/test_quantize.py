@@ -47,6 +47,21 @@ def test_quantized_models_decode(name: str) -> None:
     torch.testing.assert_close(steps, whole, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("name", ["gpt2", "llama-gqa"])
+def test_embeddings_and_head_can_have_another_scheme(name: str) -> None:
+    """Every layer is then what it is if all layers have its scheme."""
+    built = [stirred(FAMILIES[name][0]).float() for _ in range(3)]
+    four, eight = Scheme(weights="int4", group_size=8), Scheme(weights="int8", activations="int8")
+    for model, scheme, ends in zip(built, (four, four, eight), (eight, None, None), strict=True):
+        quantize(model, scheme, embeddings=True, head=True, ends=ends)
+    mixed, *pure = map(quantized, built)
+    for path, matrix in mixed.items():
+        (own,) = (each[path] for each in pure if each[path].packed.format is matrix.packed.format)
+        assert (matrix.packed.format.name == "int4") == (".blocks." in path)
+        assert torch.equal(matrix.codes, own.codes) and torch.equal(matrix.scales, own.scales)
+        assert matrix.activations == own.activations
+
+
 def test_what_cannot_be_quantized() -> None:
     model = stirred(FAMILIES["gpt2"][0]).float()
     with pytest.raises(ValueError, match=r"decoder.blocks.0.attention.q has 24 inputs, .* --keep '\*.attention.q'"):

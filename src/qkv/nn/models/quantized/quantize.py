@@ -21,7 +21,7 @@ from ...quantization.scheme import Method, Scheme, check_method
 from ..transformer import TransformerModel
 from .moments import Forward, Moments, moments
 from .parts import QuantizedPart, experts_of, names, parts
-from .select import group_sizes, matrices
+from .select import group_sizes, is_end, matrices
 from .smoothing import smoothings
 
 TOKENS = {
@@ -66,6 +66,7 @@ def quantize(
     *,
     embeddings: bool = False,
     head: bool = False,
+    ends: Scheme | None = None,
     keep: str | Sequence[str] = (),
     batches: Sequence[Batch] = (),
     forward: Forward | None = None,
@@ -73,6 +74,7 @@ def quantize(
 ) -> Quantized:
     """Quantize a model's weights in place; see `select.matrices` for which. Tables are rounded in any case.
 
+    ends:    the scheme of embeddings and of the head, by default that of the other layers.
     batches: calibration data, which gptq and awq need; `forward` makes a pass over one, by default `model(**batch.inputs)`.
 
     An expert is calibrated on the tokens that are routed to it. One with fewer tokens than `TOKENS` times its inputs is
@@ -82,11 +84,12 @@ def quantize(
     """
     check_method(method)
     chosen = matrices(model, embeddings, head, keep)
-    groups = group_sizes(chosen, scheme)
+    schemes = {path: ends if ends is not None and is_end(path, layer) else scheme for path, layer in chosen.items()}
+    groups = {path: group_sizes({path: layer}, schemes[path])[path] for path, layer in chosen.items()}
     if method != "rtn" and not batches:
         raise ValueError(f"{method} needs calibration data; give some, or choose the method rtn, which needs none")
     before, errors = n_bytes(model), dict[str, float]()
-    work = _Work(model, scheme, method, groups, batches, forward or _forward)
+    work = _Work(model, schemes, method, groups, batches, forward or _forward)
     for some in _portions(chosen) if batches else [chosen]:
         for path, error in work.quantize(some):
             errors[path] = error
@@ -121,7 +124,7 @@ def _forward(model: nn.Module, batch: Batch) -> object:
 @dataclass
 class _Work:
     model: TransformerModel
-    scheme: Scheme
+    schemes: Mapping[str, Scheme]
     method: Method
     groups: Mapping[str, int]
     batches: Sequence[Batch]
@@ -143,14 +146,14 @@ class _Work:
             packed = {name: self._packed(name, part, seen, seconds) for name, part in own.items()}
             yield path, _error(own, packed, seen, seconds)
             whole = Packed.below_one_another(list(packed.values()))
-            put(
-                self.model, path, QuantizedMatrix(whole, self.scheme.activations, layer.weight.dtype, experts_of(layer))
-            )
+            activations = self.schemes[path].activations
+            put(self.model, path, QuantizedMatrix(whole, activations, layer.weight.dtype, experts_of(layer)))
 
     def _packed(
         self, name: str, part: QuantizedPart, seen: Mapping[str, Moments], seconds: Mapping[str, Tensor]
     ) -> Packed:
-        settings = (self.scheme.format, self.groups[part.path], self.scheme.symmetric)
+        scheme = self.schemes[part.path]
+        settings = (scheme.format, self.groups[part.path], scheme.symmetric)
         weight = part.weight.flatten(0, -2)
         if name not in seen or self.method == "rtn":
             return rtn(weight, *settings)
@@ -181,7 +184,8 @@ class _Work:
             mean = torch.stack([each.magnitudes for each in own]).sum(0) / tokens
             groups = [self.groups[part.path] for part in readers]
             weights = [part.weight for part in readers]
-            s = awq.factors(weights, self.scheme.format, groups, self.scheme.symmetric, second=shares, mean=mean)
+            scheme = self.schemes[readers[0].path]
+            s = awq.factors(weights, scheme.format, groups, scheme.symmetric, second=shares, mean=mean)
             place.divide(s)
             for name, weight in zip(place.readers, weights, strict=True):
                 weight.copy_(weight.float() * s)

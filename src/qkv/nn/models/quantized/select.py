@@ -54,9 +54,18 @@ def matrices(
 def _is_chosen(name: str, layer: nn.Module, embeddings: bool, head: bool) -> bool:
     if not isinstance(getattr(layer, "weight", None), Tensor):
         return False
-    if name.split(".")[0] in ("head", "classification_head"):
+    if _is_of_head(name):
         return head and isinstance(layer, Linear | LanguageModelHead)
     return isinstance(layer, Linear | GroupedLinear) or (embeddings and isinstance(layer, TokenEmbedding))
+
+
+def is_end(name: str, layer: nn.Module) -> bool:
+    """Whether a layer is a table of tokens or belongs to the head."""
+    return _is_of_head(name) or isinstance(layer, TokenEmbedding)
+
+
+def _is_of_head(name: str) -> bool:
+    return name.split(".")[0] in ("head", "classification_head")
 
 
 def group_sizes(layers: Mapping[str, Any], scheme: Scheme) -> dict[str, int]:

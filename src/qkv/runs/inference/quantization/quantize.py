@@ -33,6 +33,7 @@ def quantized(
     examples: int = EXAMPLES,
     embeddings: bool = False,
     head: bool = False,
+    ends: Scheme | None = None,
     keep: str | Sequence[str] = (),
     tell: Tell | None = None,
 ) -> tuple[R, Quantized]:
@@ -54,6 +55,7 @@ def quantized(
         method,
         embeddings=embeddings,
         head=head,
+        ends=ends,
         keep=keep,
         batches=batches,
         forward=forward,
