@@ -22,7 +22,7 @@ from qkv.core.spec import Spec
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
-def test_list(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_list_has_its_parts(capsys: pytest.CaptureFixture[str]) -> None:
     for what, named in (
         ("recipes", "localise"),
         ("presets", "63,082,496 parameters"),

@@ -33,7 +33,9 @@ def test_translate_lines_of_standard_input(
     assert "standard input, line 2 is not UTF-8" in capsys.readouterr().err
 
 
-def test_options_of_generation(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_of_generation_change_number_order_and_form_of_outputs(
+    trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = str(trained)
     assert main(["generate", run, "a b", "--num-beams", "2", "--num-samples", "2", "--scores"]) == 0
     lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]

@@ -143,7 +143,7 @@ def test_a_working_directory_that_was_deleted_is_named(
 # -- work -------------------------------------------------------------------------------------------------------
 
 
-def test_eval(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_eval_reads_as_many_examples_as_it_is_told(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["eval", str(trained), "--json", "--max-examples", "7"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["examples"], found["available"]) == (7, 20) and found["metrics"]["loss"] > 0

@@ -13,7 +13,7 @@ from qkv.cli import main
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
-def test_score_pairs(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pair_is_scored_by_tab_or_option(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = str(trained)
     assert main(["score", run, "a b\tb a"]) == 0
     tab = capsys.readouterr().out
@@ -26,7 +26,7 @@ def test_score_pairs(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "2 texts and 1 targets" in capsys.readouterr().err
 
 
-def test_embed(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_vectors_are_printed_or_written(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = str(trained)
     assert main(["embed", run, "a b", "c"]) == 0
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

@@ -16,7 +16,9 @@ from qkv.io.families import preset
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
-def test_show(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_presets_recipes_and_runs_are_shown_with_their_settings(
+    trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["show", "gpt2", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["parameters"] == 124439808
     assert main(["show", "gpt2", "decoder.position=alibi"]) == 0

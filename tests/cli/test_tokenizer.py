@@ -94,7 +94,7 @@ def test_show_wordpiece_and_unigram(corpus: Path, tmp_path: Path) -> None:
     assert split["pieces"] == best["symbols"]
 
 
-def test_info(corpus: Path, tmp_path: Path) -> None:
+def test_info_shows_roles_markers_and_dropout(corpus: Path, tmp_path: Path) -> None:
     more = [option for i in range(14) for option in ("--special", f"<m{i}>")]
     said("train", corpus, "--out", tmp_path / "t", "--dropout", 0.1, "--mask", *more)
     lines = said("info", tmp_path / "t").splitlines()

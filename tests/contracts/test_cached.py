@@ -219,7 +219,7 @@ def test_cached_decoding_gives_the_logits_of_one_pass(case: Combination) -> None
 
 
 @pytest.mark.contract(contract(words("auto"), "int8", "paged", "sinks"))
-def test_cached_by_kinds(case: Combination) -> None:
+def test_every_way_to_decode_gives_the_logits_of_one_pass(case: Combination) -> None:
     case.way(Session(case))
 
 
@@ -272,7 +272,7 @@ def test_rows_that_continue_from_a_prefix() -> None:
         built.start(2, prefix=cache)
 
 
-def test_who_can_not_keep_what_it_remembers_so() -> None:
+def test_caches_that_a_model_can_not_use_are_refused() -> None:
     with pytest.raises(ValueError, match=r"adds positions to its input.*; use a model with rotary"):
         model("decoder", position=Sinusoidal()).start(2, cache="sinks")
     with pytest.raises(ValueError, match="exceed the model's context of 12; give a window of at most 8"):

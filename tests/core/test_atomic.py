@@ -75,7 +75,7 @@ def test_tidy_brings_back_what_stood_aside(tmp_path: Path) -> None:
     assert (tmp_path / "b/file").read_text() == "b"
 
 
-def test_sha256(tmp_path: Path) -> None:
+def test_the_checksum_of_a_file_is_sha256(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"abc")
     assert atomic.sha256(tmp_path / "f").startswith("ba7816bf8f01cfea414140de5dae2223")
 

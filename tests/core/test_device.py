@@ -6,7 +6,7 @@ import torch
 from qkv.core.device import choose
 
 
-def test_names_of_devices() -> None:
+def test_an_unknown_device_is_refused_by_name() -> None:
     assert choose("cpu") == torch.device("cpu")
     assert choose(torch.device("meta")).type == "meta"
     assert choose("auto").type in ("cpu", "cuda", "mps")

@@ -17,7 +17,7 @@ class Greetings(Source, kind="greetings"):
         return [{"source": f"hello {i}", "target": f"bonjour {i}"} for i in range(50)]
 
 
-def test_the_kinds() -> None:
+def test_packaged_sources_are_registered() -> None:
     kinds = {"localise", "pairs", "text", "jsonl", "stdlib", "copy", "reverse", "sort", "greetings"}
     assert kinds <= Source.kinds.keys()
 

@@ -16,7 +16,7 @@ def test_the_first_token_counts() -> None:
     assert pace.first == first
 
 
-def test_words() -> None:
+def test_the_pace_is_told_in_seconds_and_tokens() -> None:
     assert Pace(0.0, 0.5, 4.0).text(1000) == "first token after 0.50 s, 1,000 tokens at 250.0 tokens/s"
     assert Pace(0.0, None, 4.0).text(0) == "no token was generated"
 

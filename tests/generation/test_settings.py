@@ -44,7 +44,7 @@ def test_a_value_out_of_range_is_named(options: dict) -> None:
         ({"num_beams": 2, "do_sample": True}, "do_sample asks for sampling"),
     ],
 )
-def test_fields_that_disagree(options: dict, said: str) -> None:
+def test_fields_that_disagree_are_refused(options: dict, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Generation().replace(options)
 
@@ -67,7 +67,7 @@ def test_an_unknown_option_names_its_neighbor() -> None:
         ({"num_beams": 4, "do_sample": False, "temperature": 0.7}, False),
     ],
 )
-def test_when_it_samples(options: dict, samples: bool) -> None:
+def test_an_option_of_sampling_turns_sampling_on(options: dict, samples: bool) -> None:
     assert Generation(**options).samples is samples
 
 

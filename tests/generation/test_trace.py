@@ -58,7 +58,7 @@ def test_choices_show_the_distribution_after_each_processor(model: Any) -> None:
         assert choice.stages[0].probabilities[0] == pytest.approx(float(logits.softmax(-1).max()), rel=1e-4)
 
 
-def test_names_of_stages() -> None:
+def test_stages_are_named_by_processor_and_value() -> None:
     names = [trace.stage_name(one) for one in (TopK(50), MinP(0.05), NoRepeatNGram(3))]
     assert names == ["top k 50", "min p 0.05", "no repeat ngram 3"]
 

@@ -85,7 +85,7 @@ def test_a_phrase_with_a_known_word_in_it_is_answered_with_the_word():
         ("##", "tokens"),
     ],
 )
-def test_words_of_lectures(word: str, place: str):
+def test_words_of_lectures_lead_to_their_page(word: str, place: str):
     assert page_of(word).short == place
 
 

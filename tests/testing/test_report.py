@@ -12,7 +12,7 @@ def raising(error: Exception) -> None:
     raise error
 
 
-def test_outcomes() -> None:
+def test_an_exception_becomes_an_outcome_with_its_reason() -> None:
     assert outcome_of("a", lambda: None) == Check("a", "passed")
     assert outcome_of("a", lambda: raising(NotChecked("no cache"))) == Check("a", "not checked", "no cache")
     assert outcome_of("a", lambda: raising(AssertionError("apart"))) == Check("a", "failed", "apart")

@@ -53,7 +53,9 @@ def test_without_onednn_instructions_are_no_use(unknown: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(("supported", "found"), [(True, "compute capability 9.0"), (False, None)])
-def test_gpus(monkeypatch: pytest.MonkeyPatch, supported: bool, found: str | None) -> None:
+def test_gpus_name_their_compute_capability(
+    monkeypatch: pytest.MonkeyPatch, supported: bool, found: str | None
+) -> None:
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: supported)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     assert native.bf16_instructions(torch.device("cuda")) == found

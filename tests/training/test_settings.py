@@ -7,7 +7,7 @@ from qkv.training.weight_averaging import LastCheckpoints, NoAverage
 @pytest.mark.parametrize(
     ("text", "wanted"), [("90s", 90.0), ("10m", 600.0), ("1h30m", 5400.0), ("2d", 172800.0), ("45", 45.0), (7, 7.0)]
 )
-def test_durations(text, wanted):
+def test_durations_are_read_with_their_units(text, wanted):
     assert Training.from_dict({"max_time": text}).max_time == wanted
 
 

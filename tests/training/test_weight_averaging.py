@@ -61,6 +61,6 @@ def test_a_run_delivers_its_running_average_and_evaluates_that(tmp_path):
     assert torch.equal(delivered["layer.weight"], load_tensors(outcome.checkpoint, AVERAGE)["layer.weight"])
 
 
-def test_kinds():
+def test_averages_are_registered_by_kind():
     assert Average.from_dict({"kind": "none"}) == NoAverage()
     assert Average.kinds.keys() >= {"none", "checkpoints", "running"}

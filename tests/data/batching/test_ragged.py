@@ -20,7 +20,7 @@ def test_it_holds_what_it_is_made_of(some: list[list[int]], more: list[list[int]
 
 
 @given(SEQUENCES, st.integers(0, 7), st.integers(0, 7), st.data())
-def test_parts(sequences: list[list[int]], skip: int, leave: int, data: st.DataObject) -> None:
+def test_parts_are_slices_of_each_row(sequences: list[list[int]], skip: int, leave: int, data: st.DataObject) -> None:
     ragged = Ragged.of(sequences)
     assert lists(ragged.upto(skip)) == [s[:skip] for s in sequences]
     assert lists(ragged.part(skip, leave).compact()) == [s[skip : max(len(s) - leave, skip)] for s in sequences]
@@ -32,7 +32,7 @@ def test_parts(sequences: list[list[int]], skip: int, leave: int, data: st.DataO
 @given(
     st.lists(st.tuples(st.lists(st.integers(0, 99), max_size=5), st.integers(-1, 9), st.integers(-1, 9)), max_size=9)
 )
-def test_framed(items: list[tuple[list[int], int, int]]) -> None:
+def test_a_frame_stands_around_each_row(items: list[tuple[list[int], int, int]]) -> None:
     """Also if the sequences lie apart: every other one of twice as many."""
     doubled = Ragged.of([s for s, _, _ in items for s in (s, [7, 7])])
     ragged = doubled.take(np.arange(0, 2 * len(items), 2))
@@ -42,7 +42,7 @@ def test_framed(items: list[tuple[list[int], int, int]]) -> None:
 
 
 @given(SEQUENCES)
-def test_padded(sequences: list[list[int]]) -> None:
+def test_padding_fills_rows_to_the_longest(sequences: list[list[int]]) -> None:
     width = max(map(len, sequences), default=0)
     padded = Ragged.of(sequences).padded(-5)
     assert padded.tolist() == [s + [-5] * (width - len(s)) for s in sequences]

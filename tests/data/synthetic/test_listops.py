@@ -27,7 +27,7 @@ FILES = Path(__file__).parents[4] / "shared" / "data" / "listops"
         ("7", 7),
     ],
 )
-def test_values(text: str, answer: int) -> None:
+def test_expressions_have_their_values(text: str, answer: int) -> None:
     assert value(read(text)) == answer
 
 

@@ -39,7 +39,7 @@ every = pytest.mark.parametrize("name", SPECS)
 
 @pytest.mark.parametrize("name", LOSSLESS)
 @given(text=st.one_of(anything, hostile))
-def test_lossless(name: str, text: str) -> None:
+def test_texts_come_back_unchanged(name: str, text: str) -> None:
     tokenizer = made(name)
     assert tokenizer.decode(tokenizer.encode(text, bos=True, eos=True)) == text
 
@@ -191,7 +191,7 @@ def test_an_error_in_the_texts_is_not_swallowed() -> None:
                 train(spec, broken())
 
 
-def test_files_plain_and_packed(tmp_path: Path) -> None:
+def test_compressed_files_train_the_same_tokenizer(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("\n".join(TEXTS[:6]))
     with gzip.open(tmp_path / "b.txt.gz", "wt", encoding="utf-8") as file:
         file.write("\n".join(TEXTS[6:]))
@@ -262,7 +262,7 @@ def lines(path: Path) -> list[str]:
 
 
 @real
-def test_gpt2() -> None:
+def test_gpt2_has_its_published_ids() -> None:
     vocab = json.loads("".join(lines(REAL / "gpt2" / "encoder.json.gz")))
     merges = [(left, right) for left, _, right in (m.partition(" ") for m in lines(REAL / "gpt2" / "vocab.bpe.gz")[1:])]
     raw = Raw(models.BPE(vocab, merges))
@@ -275,7 +275,7 @@ def test_gpt2() -> None:
 
 
 @real
-def test_bert() -> None:
+def test_bert_has_its_published_pieces() -> None:
     vocab = {piece: i for i, piece in enumerate(lines(REAL / "bert" / "uncased_en_vocab.txt.gz"))}
     raw = Raw(models.WordPiece(vocab, unk_token="[UNK]"))
     raw.normalizer, raw.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()

@@ -35,7 +35,7 @@ def loaded(path: Path) -> Tokenizer:
 
 
 @every
-def test_ids(name: str, folders: Path) -> None:
+def test_ids_are_those_of_the_library(name: str, folders: Path) -> None:
     """`transformers` reads control tokens from text, which qkv does only when it is told to."""
     tokenizer, golden = loaded(folders / name), GOLDEN[name]
     control = name != "sentencepiece"  # that library never reads them
@@ -45,7 +45,7 @@ def test_ids(name: str, folders: Path) -> None:
 
 
 @every
-def test_roles(name: str, folders: Path) -> None:
+def test_roles_are_those_of_the_library(name: str, folders: Path) -> None:
     tokenizer, golden = loaded(folders / name), GOLDEN[name]["roles"]
     if name == "sentencepiece":  # without a configuration: what the trainer wrote down
         golden = {"unk": 0, "bos": 1, "eos": 2}
@@ -56,7 +56,7 @@ def test_roles(name: str, folders: Path) -> None:
 
 
 @every
-def test_texts(name: str, folders: Path) -> None:
+def test_texts_are_those_of_the_library(name: str, folders: Path) -> None:
     tokenizer, golden = loaded(folders / name), GOLDEN[name]
     texts = tokenizer.decode_batch(golden["ids"], skip_special=False)
     for text, expected, ids in zip(texts, golden["decoded"], golden["ids"], strict=True):
@@ -66,7 +66,7 @@ def test_texts(name: str, folders: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["bert-uncased", "bert-cased", "gpt2", "clip"])
-def test_templates(name: str, folders: Path) -> None:
+def test_templates_are_those_of_the_library(name: str, folders: Path) -> None:
     tokenizer, golden = loaded(folders / name), GOLDEN[name]
     assert tokenizer.with_template(["the first"])[0].ids == golden["alone"]
     pair = tokenizer.with_template(["the first"], ["and the second"])[0]

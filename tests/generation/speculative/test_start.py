@@ -45,7 +45,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("options", "message"), REFUSED.values(), ids=REFUSED)
-def test_refused(options: dict[str, Any], message: str) -> None:
+def test_what_a_draft_can_not_do_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         generate(small(), [[1, 2, 3, 4]], max_new_tokens=4, **options)
 

@@ -11,6 +11,6 @@ from qkv.cli import main
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
-def test_flops_of_layers(capsys: pytest.CaptureFixture[str]) -> None:
+def test_layers_have_the_flops_of_the_formula(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cost", "layers", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["flops"] == 1_074_790_400

@@ -11,7 +11,7 @@ from qkv.cli import main
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
-def test_the_published_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_docs_have_the_table_of_published_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cost", "--published", "--markdown"]) == 0
     printed = capsys.readouterr().out
     page = (Path(__file__).parents[3] / "docs" / "scale.md").read_text(encoding="utf-8")

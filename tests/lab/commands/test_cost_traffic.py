@@ -11,7 +11,7 @@ from qkv.cli import main
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
-def test_traffic_by_length_and_hardware(capsys: pytest.CaptureFixture[str]) -> None:
+def test_traffic_has_a_row_for_each_length_and_device(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cost", "traffic", "--length", "1024,4096", "--hardware", "a100", "--hardware", "h100", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [(row["tokens"], row["hardware"]) for row in rows] == [

@@ -25,7 +25,7 @@ def options(**more: object) -> dict[str, object]:
     return {"examples": 16, "device": "cpu", "curve": False, **more}
 
 
-def test_a_share_of_the_heads(trained: Path, tmp_path: Path):
+def test_a_share_of_the_heads_is_removed(trained: Path, tmp_path: Path):
     result = prune(trained, tmp_path / "small", heads=0.5, **options(curve=True))
     assert sum(map(len, result.heads.values())) == 3  # of 3 layers with 2 heads
     small, whole = qkv.load(result.folder, "cpu"), qkv.load(trained, "cpu")

@@ -25,7 +25,7 @@ def told(load: Callable[[], Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("space", [f"{LR}=1e-4..1e-2,log", f"{LR}=1e-3,3e-3"])
-def test_what_is_searched(space: str) -> None:
+def test_settings_that_the_search_sets_are_told(space: str) -> None:
     assert told(lambda: Tuning.load("reverse", MORE, space=space)) == []
     said = told(lambda: Tuning.load("reverse", [*MORE, f"{LR}=1e-3", "training.patience=2"], space=space))
     assert said == [
@@ -34,7 +34,7 @@ def test_what_is_searched(space: str) -> None:
     ]
 
 
-def test_what_is_varied_unless_the_setting_is_the_baseline() -> None:
+def test_settings_that_variants_set_are_told_unless_they_are_the_baseline() -> None:
     given = [f"{LR}=1e-3", "training.max_steps=9"]
     assert told(lambda: Ablation.load("reverse", given, vary=f"{LR}=1e-3,3e-3", alone=True)) == []
     assert told(lambda: Ablation.load("reverse", given, vary="model.d_model=64,96")) == []
@@ -43,7 +43,7 @@ def test_what_is_varied_unless_the_setting_is_the_baseline() -> None:
     assert said[1].startswith("training.max_time='9s' is not used, because an ablation, which gives all variants")
 
 
-def test_what_variants_of_a_comparison_set(tmp_path: Path) -> None:
+def test_settings_that_variants_of_a_comparison_set_are_told(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text("base: reverse\ncompare:\n  one: {training.max_steps: 5}\n  two: {model.d_model: 96}\n")
     assert told(lambda: Comparison.load(path, ["training.eval_every=3"])) == []
@@ -52,7 +52,7 @@ def test_what_variants_of_a_comparison_set(tmp_path: Path) -> None:
     assert told(lambda: Comparison.load(path, ["training.max_steps=9", "compare.one=null"])) == []
 
 
-def test_what_a_scaling_study_sets() -> None:
+def test_settings_that_a_scaling_study_sets_are_told() -> None:
     budgets = (1e9, 2e9)
     assert told(lambda: ScalingStudy.load("lm", [f"{LR}=1e-3"], budgets=budgets)) == []
     said = told(lambda: ScalingStudy.load("lm", ["training.max_steps=9"], budgets=budgets))

@@ -78,13 +78,13 @@ def test_the_page_on_mechanisms_says_what_is_computed():
         )
 
 
-def test_rises():
+def test_rises_are_the_ends_of_each_climb():
     assert rises([3, 1, 2, 4, 0, 1]) == [(1, 3), (4, 5)]
     assert rises([1, 2, 3]) == [(0, 2)]
     assert rises([3, 2, 2, 1]) == []
 
 
-def test_what_is_said():
+def test_criteria_are_told_in_a_sentence():
     assert described(NoPosition()) == "Unique: no, consistent: yes, bounded: yes, deterministic: yes."
     assert described(ALiBi()).endswith("; its bias never rises with distance.")
     assert "rises" not in described(Learned())

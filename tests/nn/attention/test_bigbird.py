@@ -48,7 +48,7 @@ def test_a_key_that_is_there_twice_is_a_key_twice(training: bool) -> None:
     torch.testing.assert_close(found, module.out(torch.stack(rows, 1)))
 
 
-def test_draws() -> None:
+def test_blocks_are_drawn_in_training_and_fixed_in_evaluation() -> None:
     module, always = made(), made(draws="always")
     always.load_state_dict(module.state_dict())
     x, run = torch.randn(2, T, M, dtype=torch.float64), Pass.over(Layout.full(T), PositionModule())

@@ -24,7 +24,7 @@ def estimate(favor: Favor, q: Tensor, k: Tensor, name: str) -> Tensor:
     return torch.einsum("bthr,bthr,bth,bth->bth", a, b, a_log.exp(), b_log.exp()) / favor.n_features
 
 
-def test_fixed_maps() -> None:
+def test_fixed_maps_follow_their_formulas() -> None:
     x = vectors(20, 3.0)
     torch.testing.assert_close(Elu1().features(x).values, F.elu(x) + 1)
     torch.testing.assert_close(Relu().features(x).values, x.clamp(min=0))
@@ -50,7 +50,7 @@ def test_orthogonal_directions_have_less_variance() -> None:
     assert spread[0] < 0.9 * spread[1]
 
 
-def test_directions() -> None:
+def test_directions_are_orthogonal_with_random_lengths() -> None:
     favor = Favor(n_features=20)
     w = favor.directions(D, "decoder.blocks.0.attention")
     assert w.shape == (20, D) and w.dtype == torch.float32

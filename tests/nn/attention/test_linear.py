@@ -102,7 +102,9 @@ def test_padded_rows(lengths: list[int], side: str, causal: bool, chunk: int, lo
 
 @given(packed_rows, st.integers(0, 3), st.booleans(), st.integers(1, 8), st.sampled_from([0, 3]))
 @settings(max_examples=60, deadline=None)
-def test_documents(rows: list[list[int]], more: int, causal: bool, chunk: int, logs: float) -> None:
+def test_documents_do_not_reach_one_another(
+    rows: list[list[int]], more: int, causal: bool, chunk: int, logs: float
+) -> None:
     layout = Layout.packed(rows, max(map(sum, rows)) + more)
     same_with_gradients(drawn(layout, len(rows), logs), causal, chunk)
 
@@ -262,7 +264,7 @@ def test_outputs_match_the_equation(features: FeatureMap, pattern: Pattern) -> N
     assert spec.cost(M).parameters == sum(p.numel() for p in module.parameters())
 
 
-def test_costs() -> None:
+def test_costs_are_linear_in_the_length() -> None:
     """Beside the projections: features, sums over keys, and what queries make of them; linear in the length."""
     spec = Performer(n_heads=4, n_kv_heads=2, d_head=3, features=Favor(n_features=10))
     projections = 2 * T * (M * 12 + M * 2 * 6 + 12 * M)
@@ -273,7 +275,7 @@ def test_costs() -> None:
     assert spec.state_parts(M, T, 2) == spec.state_parts(M, T, 4) == {"sums over tokens": 4 * 2 * (10 * 4 + 1)}
 
 
-def test_json() -> None:
+def test_a_spec_survives_json() -> None:
     spec = LinearAttention(n_heads=4, features=Relu(), pattern=causal() & documents())
     assert qkv.Mixer.from_dict(spec.to_dict()) == spec and spec.to_dict()["kind"] == "linear-attention"
     spec = qkv.Mixer.from_dict({"kind": "performer", "n_heads": 2, "features": {"kind": "favor", "n_features": 64}})
@@ -292,7 +294,7 @@ def test_json() -> None:
     ],
 )
 @pytest.mark.parametrize("kind", [LinearAttention, Performer])
-def test_what_has_no_place(kind: type[LinearAttention], options: dict[str, Any], said: str) -> None:
+def test_options_without_a_meaning_are_refused(kind: type[LinearAttention], options: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         kind(n_heads=4, **options)
 
@@ -362,7 +364,7 @@ def test_a_tap_sees_no_weights(mixer: LinearAttention) -> None:
     assert requests == [] and attention_maps.attention(model, torch.zeros(1, 5, dtype=torch.long)) == []
 
 
-def test_memory_is_known_before() -> None:
+def test_memory_is_predicted_without_running() -> None:
     from qkv.nn.cost.flops import BatchShape
     from qkv.nn.cost.memory import MemorySettings, predict
 

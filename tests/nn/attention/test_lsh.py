@@ -304,7 +304,7 @@ def test_it_compiles(training: bool) -> None:
     torch.compiler.reset()
 
 
-def test_cost() -> None:
+def test_cost_grows_as_the_length() -> None:
     spec = LSHAttention(n_heads=3, buckets=4, chunk=4, rounds=2, d_value=5, pattern=causal())
     projections = M * 3 * (4 + 5) + 3 * 5 * M
     hashing, pairs = 10 * 3 * 4 * 2 * 4, 2 * 12 * 8
@@ -329,7 +329,7 @@ def test_wrong_values_are_refused(given: dict[str, Any], said: str) -> None:
         made(**given)
 
 
-def test_what_it_has_no_place_for() -> None:
+def test_crossing_and_biases_are_refused() -> None:
     with pytest.raises(ValueError, match="for cross-attention take attention"):
         LSHAttention(n_heads=3).module(M, cross=True)
     biased = Pass.over(Layout.full(5), ALiBi().module(Widths(M, 3, 4, None)))

@@ -52,7 +52,7 @@ def test_pooling_weighs_values_by_the_score(score: Score) -> None:
     torch.testing.assert_close(pool(q, k, v, module), scores.softmax(-1) @ v, rtol=1e-6, atol=1e-7)
 
 
-def test_the_textbook_numbers() -> None:
+def test_pooling_gives_the_numbers_of_the_textbook() -> None:
     assert float(pool(QUERY, KEYS, VALUES, Gaussian())) == pytest.approx(5.0963, abs=5e-5)
     assert float(pool(QUERY, KEYS, VALUES, "dot")) == pytest.approx(5.2327, abs=5e-5)
 

@@ -39,7 +39,7 @@ def tiny(**changes: Any) -> Any:
         ("24", 0),
     ],
 )
-def test_sizes_are_read(text: str, size: int) -> None:
+def test_sizes_with_units_are_read_and_others_refused(text: str, size: int) -> None:
     if size:
         assert read_size(text) == size
     else:
@@ -50,7 +50,9 @@ def test_sizes_are_read(text: str, size: int) -> None:
 @given(
     st.integers(0, 400), st.integers(0, 50), st.integers(0, 9), st.integers(1, 2000), st.integers(1, 300), st.booleans()
 )
-def test_the_largest_is_found(start: int, floor: int, slope: int, limit: int, most: int, convex: bool) -> None:
+def test_the_largest_that_fits_is_found(
+    start: int, floor: int, slope: int, limit: int, most: int, convex: bool
+) -> None:
     def size(n: int) -> int:
         return start + max(floor, slope * n)
 

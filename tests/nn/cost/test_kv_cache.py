@@ -77,6 +77,6 @@ def test_an_encoder_decoder_holds_the_encoders_keys_and_values_too(
     assert cache_bytes(spec, 7, how) == cache_bytes(spec, 7, how, source=7)
 
 
-def test_who_has_no_cache_of_keys() -> None:
+def test_a_model_without_a_cache_of_keys_is_refused() -> None:
     with pytest.raises(ValueError, match="an encoder alone does not decode"):
         cache_bytes(qkv.preset("bert-base"), 10)

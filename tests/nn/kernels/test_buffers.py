@@ -55,7 +55,7 @@ EMPTY: dict[str, Callable[[], object]] = {
 
 
 @pytest.mark.parametrize("case", EMPTY)
-def test_nothing_is_refused(case: str) -> None:
+def test_empty_tensors_are_refused(case: str) -> None:
     with pytest.raises(ValueError, match="takes tensors with at least one number; got the shapes"):
         EMPTY[case]()
 

@@ -64,7 +64,7 @@ def test_rows_remove_different_numbers_of_tokens(how: CacheKind) -> None:
     assert cache.continued([2, 1], CPU, "left").positions[..., 0].tolist() == [[3, 4], [-1, 4]]
 
 
-def test_windows_refuse_it_unless_they_keep_all_tokens() -> None:
+def test_windows_remove_tokens_of_single_rows_only_if_they_keep_all() -> None:
     with pytest.raises(ValueError, match="a window cache of 4 tokens can't remove tokens from single rows"):
         started(FullCache(), size=4).check_rewind_rows()
     with pytest.raises(ValueError, match="a quantized window cache of"):

@@ -130,7 +130,7 @@ def test_a_rewound_cache_refuses_what_it_let_go_and_stays_whole() -> None:
 
 
 @pytest.mark.parametrize("n", [-1, 5])
-def test_rewind_of_more_than_there_is(n: int) -> None:
+def test_a_rewind_of_more_than_there_is_is_refused(n: int) -> None:
     decoder = Decoder(8)
     decoder.step(4)
     with pytest.raises(ValueError, match=f"can't rewind {n} tokens: the cache has 4"):

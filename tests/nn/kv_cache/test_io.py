@@ -31,7 +31,7 @@ def test_saved_and_loaded(how: CacheKind, lengths: tuple[int, int] | None, tmp_p
         assert torch.equal(mine, other)
 
 
-def test_what_can_not_be_loaded(tmp_path: Any) -> None:
+def test_files_that_do_not_fit_a_cache_are_refused(tmp_path: Any) -> None:
     path = tmp_path / "cache.safetensors"
     cache = started(FullCache(), about=lambda: {"layers": [{"heads": 2}, {"heads": 2}]})
     feed(cache, 3)

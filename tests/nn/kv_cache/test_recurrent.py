@@ -19,7 +19,7 @@ def test_reorder_save_and_restore() -> None:
     assert other.nbytes == 2 * 2 * 4 * 4 == sum(other.parts.values())
 
 
-def test_it_can_not_be_rewound() -> None:
+def test_a_recurrent_state_can_not_be_rewound() -> None:
     RecurrentState().check_rewind(0)
     with pytest.raises(ValueError, match="can't rewind 1 tokens"):
         RecurrentState().check_rewind(1)

@@ -40,7 +40,7 @@ def test_padding_goes_before_sinks_do() -> None:
     assert cache.layers[0].layout.positions[..., 0].tolist() == [[0, 1, 2, 3]] * 2  # type: ignore[attr-defined]
 
 
-def test_what_does_not_stream() -> None:
+def test_padding_on_the_right_and_packed_rows_do_not_stream() -> None:
     cache = started(SinkCache())
     with pytest.raises(ValueError, match="takes rows padded on the left"):
         cache.admit(Layout.from_lengths([2, 3]), 3, CPU)

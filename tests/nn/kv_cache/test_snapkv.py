@@ -30,7 +30,7 @@ def test_the_last_queries_vote() -> None:
                 assert torch.equal(held, full.layers[layer].tensors()["k"][row, head, kept])
 
 
-def test_what_does_not_fit() -> None:
+def test_sizes_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="window=9 must be at most tokens=8, and kernel=7 must be odd"):
         SnapKVCache(tokens=8, window=9)
     with pytest.raises(ValueError, match="kernel=4 must be odd"):

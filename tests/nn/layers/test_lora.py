@@ -83,7 +83,7 @@ def test_a_context_without_the_adapter_leaves_no_trace():
 
 
 @pytest.mark.parametrize("way", ["recompute", "autocast", "compiled"])
-def test_gradients_are_the_same_under(way: str):
+def test_gradients_are_the_same_recomputed_under_autocast_and_compiled(way: str):
     def gradients(m: qkv.TransformerModel, run: object) -> dict[str, torch.Tensor]:
         m.zero_grad()
         with torch.autocast("cpu", torch.bfloat16, enabled=way == "autocast"):

@@ -80,7 +80,7 @@ def as_ours(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("name", HUB)
-def test_the_hubs_blocks(name: str) -> None:
+def test_blocks_are_those_of_the_hub(name: str) -> None:
     """Numbers of `bench/.envs/huggingface/bin/python tests/nn/layers/make_moe_golden.py`; its router is in fp32."""
     golden = GOLDEN["blocks"][name]
     theirs = {n: wave(*shape, seed=i) for i, (n, shape) in enumerate(golden["parameters"].items())}
@@ -100,7 +100,7 @@ def test_the_hubs_blocks(name: str) -> None:
 
 
 @pytest.mark.parametrize("case", GOLDEN["balance"], ids=str)
-def test_the_hubs_balance_loss(case: dict[str, Any]) -> None:
+def test_the_balance_loss_is_that_of_the_hub(case: dict[str, Any]) -> None:
     """Of three layers together, padding aside."""
     spec = MixtureOfExperts(n_experts=4, d_ff=2, top_k=case["top_k"], balance="mixtral", balance_weight=0.5)
     extras = Extras()
@@ -266,7 +266,7 @@ def test_a_bias_moves_once_a_step_by_its_rate() -> None:
     assert "router.bias" in module.state_dict() and "router.bias" not in dict(module.named_parameters())
 
 
-def test_router_statistics() -> None:
+def test_router_statistics_match_their_definitions() -> None:
     module, x = made(router_z=0.5, top_k=2), wave(1, 10, M, seed=9)
     scores = x[0] @ module.router.weight.T
     p, top = scores.softmax(-1), scores.topk(2).indices

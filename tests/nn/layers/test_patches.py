@@ -57,7 +57,7 @@ def test_a_stem_that_does_not_make_the_patches_is_refused() -> None:
         Patches(image=(8, 8), patch=(8, 8), stem=(5, 6))
 
 
-def test_a_stem_hides_no_patches() -> None:
+def test_a_stem_can_not_hide_patches() -> None:
     module = Patches(image=(8, 12), patch=(4, 4), stem=(5, 6)).module(0, 8)
     layout = masked_layout(module.spec.grid, torch.rand(1, 6), 0.5)
     with pytest.raises(ValueError, match="a stem overlaps the edges of patches"):
@@ -73,7 +73,7 @@ def test_the_layout_of_an_image() -> None:
 
 
 @given(st.integers(0, 2), st.floats(0, 0.95), st.integers(0, 1000))
-def test_the_least_noise_stays(before: int, masked: float, seed: int) -> None:
+def test_patches_with_the_least_noise_are_shown(before: int, masked: float, seed: int) -> None:
     grid, noise = Grid(3, 4, before, 1), torch.rand(2, 12, generator=torch.Generator().manual_seed(seed))
     layout = masked_layout(grid, noise, masked)
     shown, count = shown_patches(layout), int(12 * (1 - masked))

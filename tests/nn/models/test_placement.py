@@ -22,7 +22,7 @@ NORM = LayerNorm()
         ("reversible", NormsOf(before=NORM)),
     ],
 )
-def test_which_norms_there_are(kind: str, norms: NormsOf) -> None:
+def test_each_placement_has_its_norms(kind: str, norms: NormsOf) -> None:
     assert Placement.from_dict({"kind": kind}).norms(NORM) == norms
 
 

@@ -65,7 +65,7 @@ def test_heads_that_are_alike_lose_nothing_by_it() -> None:
         ({"decoder.blocks.*.attention.n_heads": 2, "decoder.blocks.*.attention.d_head": 8}, 0, 0),
     ],
 )
-def test_what_is_new_and_what_is_gone(changes: dict[str, Any], new: int, gone: int) -> None:
+def test_new_parameters_are_drawn_and_others_kept(changes: dict[str, Any], new: int, gone: int) -> None:
     model = made()
     found = replace(model, changes, seed=1)
     assert (len(found.new), len(found.gone)) == (new, gone), str(found)

@@ -35,7 +35,7 @@ from qkv.nn.patterns.basic import (
 
 
 @given(patterns, groups, groups)
-def test_allowed_in_each_head(pattern: Pattern, q: list[Token], k: list[Token]) -> None:
+def test_a_combination_allows_in_each_head_what_its_parts_do(pattern: Pattern, q: list[Token], k: list[Token]) -> None:
     views = [View(*(x.unsqueeze(1) for x in view)) for view in (layout_of(q).queries(), layout_of(k).keys())]
     mask = pattern.allowed(*views, torch.arange(5)[:, None, None]).expand(1, 5, len(q), len(k))[0]
     assert mask.tolist() == [[[holds(pattern, x, y, head) for y in k] for x in q] for head in range(5)]

@@ -45,7 +45,7 @@ def test_blind_are_the_queries_whose_row_is_empty(pattern: Pattern, n: int) -> N
 
 @settings(max_examples=60, deadline=None)
 @given(patterns, st.integers(1, 40))
-def test_a_recurrence_is_one(pattern: Pattern, n: int) -> None:
+def test_a_pattern_repeats_after_its_period(pattern: Pattern, n: int) -> None:
     assert pattern.period is not None
     period, start = pattern.period
     mask = by_heads(pattern, n)[:, start:, start:]

@@ -6,7 +6,7 @@ from qkv.core.layout import Layout
 from qkv.nn.patterns.documents import document_lengths, document_numbers
 
 
-def test_packed_rows() -> None:
+def test_packed_rows_number_their_documents() -> None:
     layout = Layout.packed([[2, 3], [4]], 6)
     numbers = document_numbers(layout)
     assert numbers is not None
@@ -15,7 +15,7 @@ def test_packed_rows() -> None:
     assert document_lengths(layout).tolist()[1][:4] == [4] * 4
 
 
-def test_rows_of_one_document() -> None:
+def test_rows_of_one_document_have_no_numbers() -> None:
     layout = Layout.from_lengths([2, 4])
     assert document_numbers(layout) is None
     assert document_lengths(layout).tolist() == [[2], [4]]

@@ -32,7 +32,7 @@ def batch(rows: slice) -> Batch:
 NAMES = {"decoder.0": "decoder.layers.0.attention.heads", "decoder.1": "decoder.layers.1.attention.heads"}
 
 
-def test_heads():
+def test_importance_of_heads_is_the_gradient_of_their_gates():
     model = decoder()
     found = gradient_importance(model, [batch(slice(0, 3)), batch(slice(3, 4))], loss, NAMES)
     assert model.training
@@ -49,7 +49,7 @@ def test_heads():
             assert float(found[layer][head]) == pytest.approx(sum(slopes) / 4, rel=1e-4)
 
 
-def test_neurons():
+def test_a_neuron_that_nothing_reads_has_no_importance():
     model = decoder()
     name = "decoder.layers.1.feedforward.neurons"
     found = gradient_importance(model, [batch(slice(0, 4))], loss, {"decoder.1": name})

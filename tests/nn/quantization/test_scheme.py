@@ -17,7 +17,7 @@ from qkv.nn.quantization.scheme import Scheme, check_method, scheme_of
         {"weights": "nf4"},
     ],
 )
-def test_what_goes_together(fields: dict[str, Any]) -> None:
+def test_schemes_that_go_together_are_accepted(fields: dict[str, Any]) -> None:
     Scheme(**fields).check()
 
 
@@ -29,7 +29,7 @@ def test_what_goes_together(fields: dict[str, Any]) -> None:
         ({"weights": "int8", "activations": "fp8"}, "fp8 activations go with fp8 weights, not with int8"),
     ],
 )
-def test_what_does_not(fields: dict[str, Any], said: str) -> None:
+def test_schemes_that_do_not_are_refused(fields: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Scheme(**fields).check()
 

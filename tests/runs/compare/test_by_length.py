@@ -21,7 +21,7 @@ def test_bins_hold_each_length_once(run: Run) -> None:
     assert ByLength(metric="bleu").y == "BLEU"
 
 
-def test_what_lengths_say() -> None:
+def test_the_summary_compares_short_and_long_sources() -> None:
     curves = {"fixed": [(5.0, 90.0), (25.0, 10.0)], "bahdanau": [(5.0, 100.0), (25.0, 99.0)]}
     assert ByLength().summary(curves) == [
         "bahdanau scores +10.0 relative to fixed on sources of about 5 tokens, and +89.0 on sources of about 25 tokens."

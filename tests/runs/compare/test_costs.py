@@ -10,7 +10,7 @@ from qkv.io.directories.layout import read_json
 from qkv.runs.compare.compare import compare
 
 
-def test_what_a_variant_costs(recipe: Path, tmp_path: Path) -> None:
+def test_a_deeper_variant_keeps_and_counts_more(recipe: Path, tmp_path: Path) -> None:
     """More layers keep more and have more parameters; the test split's metrics are the run's."""
     settings = ["compare.learned=null", "compare.deeper={model.n_layers: 4}"]
     done = compare(load_comparison(recipe, *settings), tmp_path / "out", device="cpu")

@@ -23,7 +23,7 @@ def test_progress_is_what_was_measured_in_training(recipe: Path, tmp_path: Path)
         compare(load_comparison(recipe, *settings), tmp_path / "other", device="cpu")
 
 
-def test_what_curves_say() -> None:
+def test_the_summary_tells_the_value_beyond_the_trained_length() -> None:
     told = Lengths().summary({"alibi": [(8.0, 10.0), (16.0, 9.5)], "learned": [(8.0, 11.0)]})
     assert told == [
         "alibi: 10.00 at L = 8 tokens; 0.95 × at 2 L.",

@@ -172,7 +172,7 @@ def test_exported_encoders_give_the_same_outputs(name: str, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_images(tmp_path: Path) -> None:
+def test_exported_models_of_images_give_the_same_outputs(tmp_path: Path) -> None:
     sizes = {"d_model": 32, "n_layers": 2, "n_heads": 4, "d_ff": 48, "image": (32, 32), "patch": (8, 8), "labels": 4}
     model = qkv.build(qkv.preset("vit-base-16", **sizes), seed=5).eval()
     onnx.to_onnx(Run(model, None), tmp_path / "out")

@@ -35,7 +35,7 @@ ATTENTION, ENCODER = "decoder.blocks.0.attention", "encoder.blocks.0.attention"
         ),
     ],
 )
-def test_refused(preset: str, changes: dict[str, Any], said: str) -> None:
+def test_what_the_format_can_not_hold_is_refused(preset: str, changes: dict[str, Any], said: str) -> None:
     model = build(qkv.preset(preset, **SIZES, max_positions=16).replace(changes))  # type: ignore[call-overload]
     with pytest.raises(ValueError, match=said):
         support.check(model, "ONNX")

@@ -63,7 +63,7 @@ def test_the_loop_of_the_page_without_qkv(lm: tuple[Run, Path]) -> None:
     assert in_another_process(page(), folder.parent).split("\n")[-2] == str(wanted)
 
 
-def test_files(lm: tuple[Run, Path]) -> None:
+def test_a_program_stands_beside_its_description(lm: tuple[Run, Path]) -> None:
     _, folder = lm
     names = {path.name for path in folder.iterdir()}
     assert {"model.pt2", "graphs.json", "config.json", "tokenizer.json"} <= names and "model.so.pt2" not in names
@@ -92,7 +92,7 @@ def test_a_compiler_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["llama", "t5-small", "bert-base", "vit-base-16"])
-def test_families(name: str, tmp_path: Path) -> None:
+def test_exported_families_give_the_same_outputs(name: str, tmp_path: Path) -> None:
     sizes: dict[str, Any] = {"d_ff": 48, **SIZES}
     if name == "llama":
         sizes["n_kv_heads"] = 2

@@ -16,7 +16,7 @@ def run(trained: Path) -> Run:
     return load(trained, device="cpu")
 
 
-def test_pooling(run: Run) -> None:
+def test_each_pooling_is_its_formula(run: Run) -> None:
     states = run.embed(["a b c"], pooling="none")[0]
     assert states.shape == (4, 16)  # three letters and the end
     weighted = (states * torch.tensor([[1.0], [2.0], [3.0], [4.0]])).sum(0) / 10

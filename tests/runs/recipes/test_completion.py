@@ -35,7 +35,7 @@ from qkv.runs.recipes.completion import TABLES, complete
         ("seed.deeper.", []),
     ],
 )
-def test_keys_and_values(incomplete: str, matches: list[str]) -> None:
+def test_keys_and_values_are_completed(incomplete: str, matches: list[str]) -> None:
     assert complete("lm", [], incomplete) == matches
 
 

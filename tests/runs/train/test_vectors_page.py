@@ -28,7 +28,7 @@ def write_text(folder: Path) -> None:
     (folder / "text.txt").write_text("".join(lines), encoding="utf-8")
 
 
-def test_what_stands_there_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def test_the_code_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     monkeypatch.chdir(tmp_path)
     write_text(tmp_path)
     assert {language for language, _ in BLOCKS} == {"sh", "python"}

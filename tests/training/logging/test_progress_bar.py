@@ -70,7 +70,7 @@ def test_how_far_by_epochs():
     assert "step 20, epoch 2.0 of 4  evaluation: loss 2" in out.getvalue()
 
 
-def test_spans():
+def test_spans_are_told_in_readable_units():
     assert [span(s) for s in (41.6, 425, 12_000)] == ["42s", "7m05s", "3h20m"]
 
 

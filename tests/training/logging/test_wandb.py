@@ -89,7 +89,7 @@ def test_wandb_that_can_not_start_is_a_clear_error(tmp_path, wandb):
 @pytest.mark.parametrize(
     ("given", "read"), [(True, WandB()), (False, None), (None, None), ({"name": "x"}, WandB(name="x"))]
 )
-def test_the_setting(given, read):
+def test_the_setting_survives_json(given, read):
     training = Training.from_dict({"wandb": given})
     assert training.wandb == read and Training.from_dict(training.to_dict()) == training
 

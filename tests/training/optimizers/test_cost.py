@@ -17,7 +17,7 @@ BYTES = {"sgd": 4.01, "adagrad": 4.01, "adamw": 8.01, "adamw-8bit": 2.3, "adafac
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", BYTES)
-def test_time_and_memory(kind, capsys):
+def test_steps_stay_within_a_time_and_a_number_of_bytes(kind, capsys):
     sizes = {"d_model": 320, "n_layers": 8, "n_heads": 5, "d_ff": 1280, "vocab_size": 1000, "max_positions": 64}
     model = qkv.build(qkv.preset("gpt", **sizes), seed=0)
     parameters = list(model.parameters())

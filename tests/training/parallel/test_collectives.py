@@ -29,7 +29,7 @@ def operate(ranks: Ranks, axis: int) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
-def test_operations_on_one_tensor(axis: int, two: Any) -> None:
+def test_gathering_and_scattering_match_their_definitions(axis: int, two: Any) -> None:
     results = two.run(operate, axis)
     every = [numbers(rank) for rank in range(len(results))]
     for rank, (gathered, part) in enumerate(results):

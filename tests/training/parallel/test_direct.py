@@ -39,7 +39,7 @@ def operate(ranks: Ranks, shape: tuple[int, ...]) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("pool", ["two", pytest.param("four", marks=pytest.mark.slow)])
-def test_transfers(pool: str, shape: tuple[int, ...], request: pytest.FixtureRequest) -> None:
+def test_transfers_match_their_definitions(pool: str, shape: tuple[int, ...], request: pytest.FixtureRequest) -> None:
     results = request.getfixturevalue(pool).run(operate, shape)
     for mine, found in enumerate(results):
         whole = torch.stack([numbers(rank, 0, shape) for rank in range(len(results))])

@@ -68,7 +68,7 @@ def equals_one(pool, family, scale):
 
 @pytest.mark.parametrize("pair", PAIRS, ids=", ".join)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_pairs_of_axes(four, family, pair):
+def test_every_pair_of_axes_equals_one_rank(four, family, pair):
     equals_one(four, family, AXES[pair[0]] | AXES[pair[1]])
 
 
@@ -80,17 +80,17 @@ def test_what_is_refused_says_why(pair):
 
 @pytest.mark.parametrize("axis", FOURS)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_axes_of_four_ranks(four, family, axis):
+def test_axes_of_four_ranks_equal_one_rank(four, family, axis):
     equals_one(four, family, FOURS[axis])
 
 
 @pytest.mark.parametrize("mesh", EIGHTS, ids=str)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_three_axes(eight, family, mesh):
+def test_three_axes_equal_one_rank(eight, family, mesh):
     equals_one(eight, family, mesh)
 
 
 @pytest.mark.parametrize("mesh", SIXTEENS, ids=str)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_four_axes(sixteen, family, mesh):
+def test_four_axes_equal_one_rank(sixteen, family, mesh):
     equals_one(sixteen, family, mesh)

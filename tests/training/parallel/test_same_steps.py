@@ -39,7 +39,7 @@ def test_compiled_on_two_ranks(two, stage):
         [name for name in FAMILIES if name != "contrastive"], ["1f1b", "gpipe", "interleaved-1f1b", "zb-h1"], every=10
     ),
 )
-def test_pipelines(two, family, schedule):
+def test_pipelines_equal_one_rank(two, family, schedule):
     settings = ("training.accumulate=4", "model.n_layers=4")
     scale = {"pipeline": 2, "pipeline_schedule": schedule}
     compare(two.run(take_steps, family, scale, settings), alone(family, settings))
@@ -68,26 +68,26 @@ MECHANISMS = {
 @pytest.mark.parametrize(
     ("mechanism", "scale"), diagonals(MECHANISMS, ["tensor", "ring", "all-to-all", "all-gather"], every=7)
 )
-def test_mechanisms(two, mechanism, scale):
+def test_divided_mechanisms_equal_one_rank(two, mechanism, scale):
     replaced = ", ".join(change.replace("=", ": ", 1) for change in MECHANISMS[mechanism])
     settings = ("model.replace={" + replaced + "}",)
     compare(two.run(take_steps, "decoder", STAGES[scale], settings), alone("decoder", settings))
 
 
 @pytest.mark.parametrize("stage", fast(STAGES, "ring"))
-def test_accumulation_and_clipping(two, stage):
+def test_accumulation_and_clipping_equal_one_rank(two, stage):
     settings = ("training.accumulate=3", "training.clip_norm=0.1", "training.clip_value=0.05")
     compare(two.run(take_steps, "encoder-decoder", STAGES[stage], settings), alone("encoder-decoder", settings))
 
 
 @pytest.mark.parametrize("stage", fast(STAGES, "all-to-all"))
-def test_recomputation(two, stage):
+def test_recomputation_equals_one_rank(two, stage):
     settings = ("training.recompute=blocks",)
     compare(two.run(take_steps, "moe", STAGES[stage], settings), alone("moe", settings))
 
 
 @pytest.mark.parametrize("kind", fast(["muon", "adafactor", "lion", "sgd", "adagrad"], "muon"))
-def test_optimizers(two, kind):
+def test_optimizers_equal_one_rank(two, kind):
     settings = (f"training.optimizer={{kind: {kind}, lr: 0.01}}",)
     compare(
         two.run(take_steps, "encoder-decoder", {"shard": 2, "zero": 2}, settings), alone("encoder-decoder", settings)

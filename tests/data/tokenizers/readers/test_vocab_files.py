@@ -50,7 +50,7 @@ def merges_of(tokenizer: Tokenizer) -> str:
 
 @pytest.mark.parametrize("lowercase", [True, False])
 @pytest.mark.parametrize("configured", [True, False])
-def test_vocab_txt(lowercase: bool, configured: bool, tmp_path: Path) -> None:
+def test_vocab_txt_is_read_as_wordpiece(lowercase: bool, configured: bool, tmp_path: Path) -> None:
     tokenizer = bert(lowercase)
     files: dict[str, Any] = {"vocab.txt": "\n".join(vocabulary(tokenizer.raw)) + "\n"}
     if configured:
@@ -64,14 +64,14 @@ def test_vocab_txt(lowercase: bool, configured: bool, tmp_path: Path) -> None:
         assert again.with_template(["the cats"], ["a mat"])[0].types == [0] * 4 + [1] * 3
 
 
-def test_flags_of_bert(tmp_path: Path) -> None:
+def test_flags_of_bert_reach_the_normalizer(tmp_path: Path) -> None:
     files = {"vocab.txt": "\n".join(vocabulary(bert().raw))}
     put(tmp_path, {**files, "tokenizer_config.json": {"strip_accents": False, "tokenize_chinese_chars": False}})
     normalizer = Tokenizer.load(tmp_path).raw.normalizer
     assert (normalizer.strip_accents, normalizer.handle_chinese_chars, normalizer.lowercase) == (False, False, True)
 
 
-def test_windows_line_ends(tmp_path: Path) -> None:
+def test_line_ends_of_windows_are_no_part_of_pieces(tmp_path: Path) -> None:
     (tmp_path / "vocab.txt").write_bytes(b"[PAD]\r\n[UNK]\r\n[CLS]\r\n[SEP]\r\na\r\n")
     assert Tokenizer.load(tmp_path).encode("a b") == [4, 1]
 
@@ -79,7 +79,7 @@ def test_windows_line_ends(tmp_path: Path) -> None:
 # -- BPE ------------------------------------------------------------------------------------------------------------
 
 
-def test_vocab_json_and_merges(tmp_path: Path) -> None:
+def test_vocab_json_and_merges_are_read_as_bpe(tmp_path: Path) -> None:
     tokenizer = gpt2()
     put(tmp_path, {"vocab.json": tokenizer.raw.get_vocab(), "merges.txt": merges_of(tokenizer)})
     for path in (tmp_path, tmp_path / "vocab.json", tmp_path / "merges.txt"):
@@ -88,14 +88,14 @@ def test_vocab_json_and_merges(tmp_path: Path) -> None:
         assert again.roles == {"bos": "<|endoftext|>", "eos": "<|endoftext|>"}  # by its usual name
 
 
-def test_openais_names(tmp_path: Path) -> None:
+def test_openais_file_names_are_known(tmp_path: Path) -> None:
     tokenizer = gpt2()
     put(tmp_path, {"encoder.json": tokenizer.raw.get_vocab(), "vocab.bpe": merges_of(tokenizer)})
     assert Tokenizer.load(tmp_path).encode_batch(TEXTS) == tokenizer.encode_batch(TEXTS)
     assert Tokenizer.load(tmp_path / "vocab.bpe").encode_batch(TEXTS) == tokenizer.encode_batch(TEXTS)
 
 
-def test_roberta(tmp_path: Path) -> None:
+def test_roberta_has_two_ends_between_a_pair(tmp_path: Path) -> None:
     tokenizer = gpt2(spec=BPE(vocab_size=320, mask="<mask>"))
     config = {"tokenizer_class": "RobertaTokenizer", "add_prefix_space": True}
     files = {"vocab.json": tokenizer.raw.get_vocab(), "merges.txt": merges_of(tokenizer)}

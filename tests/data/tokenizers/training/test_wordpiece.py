@@ -59,7 +59,7 @@ def plain(counts: dict[str, int], size: int, min_frequency: int) -> list[str]:
 
 
 @given(made_words, st.integers(1, 60), st.integers(1, 3))
-def test_is_the_definition(counts: dict[str, int], size: int, min_frequency: int) -> None:
+def test_training_follows_the_definition(counts: dict[str, int], size: int, min_frequency: int) -> None:
     assert train_wordpiece(counts, size, min_frequency=min_frequency) == plain(counts, size, min_frequency)
 
 
@@ -108,7 +108,7 @@ def pairs(steps: list[MergeStep]) -> list[tuple[str, str]]:
     return [(step.left, step.right) for step in steps]
 
 
-def test_textbook_corpus() -> None:
+def test_the_textbook_corpus_has_its_merges() -> None:
     steps = list(bpe_steps({"cats": 1, "mats": 1, "mate": 1, "ate": 1}, 3))
     assert [(s.token, s.count, s.symbols) for s in steps] == [("at", 4, 11), ("mat", 2, 9), ("cat", 1, 8)]
     assert steps[0].words == (("c", "at", "s"), ("m", "at", "s"), ("m", "at", "e"), ("at", "e"))

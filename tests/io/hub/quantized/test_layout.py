@@ -31,6 +31,6 @@ from qkv.io.hub.quantized import layout_of
         ({"quant_method": "gptq", "bits": 4.0}, "bits should be a whole number, not 4.0"),
     ],
 )
-def test_what_is_not_read(config: dict[str, Any], message: str) -> None:
+def test_layouts_that_are_not_read_are_refused(config: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         layout_of(config, "config.json")

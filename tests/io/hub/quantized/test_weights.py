@@ -9,7 +9,7 @@ import torch
 from packed_layouts import D_IN, D_OUT, opened
 
 
-def test_tensors_that_do_not_fit_together(tmp_path: Path) -> None:
+def test_tensors_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
     config = {"quant_method": "awq", "bits": 4}
     tensors = {"a.qweight": torch.zeros(D_IN, 2, dtype=torch.int32), "a.qzeros": torch.zeros(3, 2, dtype=torch.int32)}
     with pytest.raises(ValueError, match=r"a is a matrix of .* don't divide its rows"):

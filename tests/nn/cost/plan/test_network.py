@@ -20,7 +20,7 @@ def test_a_group_inside_a_node_uses_nvlink_and_one_across_nodes_all_cards() -> N
     assert h100.latency(4, 8) > h100.latency(8, 1)
 
 
-def test_described() -> None:
+def test_a_network_is_described_by_its_bandwidths() -> None:
     own = network({"ranks": 4, "inside": 100e9, "between": 10e9, "reached": 1.0})
     assert own.bandwidth(4, 1) == 100e9
     assert own.bandwidth(8, 4) == 10e9

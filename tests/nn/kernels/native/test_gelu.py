@@ -11,7 +11,7 @@ from qkv.nn.kernels.gelu import gelu
 from qkv.nn.kernels.native import gelu as native
 
 
-def test_what_goes_to_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_tensors_are_left_to_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LEAST", 16)
     monkeypatch.setattr(native, "run", lambda *_: pytest.fail("the kernel was called"))
     for x in (torch.randn(8), torch.randn(32).double(), torch.randn(32).bfloat16(), torch.randn(8, 8).T):

@@ -18,7 +18,9 @@ pytestmark = pytest.mark.skipif(compiler.library("decoding") is None, reason="th
 @given(
     rows=st.integers(1, 5), vocab=st.integers(1, 300), chunk=st.integers(1, 70), seed=st.integers(0, 99), data=st.data()
 )
-def test_as_pytorch_computes_them(rows: int, vocab: int, chunk: int, seed: int, data: st.DataObject) -> None:
+def test_normalizers_and_best_tokens_are_those_of_pytorch(
+    rows: int, vocab: int, chunk: int, seed: int, data: st.DataObject
+) -> None:
     logits = torch.randn(rows, vocab, generator=torch.Generator().manual_seed(seed)) * 20
     forbidden = data.draw(st.lists(st.integers(-2, vocab + 2), max_size=5))
     normalizers, best = rank(logits, chunk, forbidden)
@@ -39,7 +41,7 @@ def test_infinite_and_lost_logits() -> None:
     assert torch.equal(best[0], torch.zeros(3))
 
 
-def test_what_it_takes() -> None:
+def test_only_contiguous_fp32_without_gradients_is_served() -> None:
     logits = torch.zeros(2, 8)
     assert serves(logits)
     assert not serves(logits.double()) and not serves(logits[:, ::2]) and not serves(logits[:0])

@@ -11,7 +11,7 @@ from .examples import floats, matrix
 
 
 @pytest.mark.parametrize("kind", ["int8", "int4", "int4 with zeros"])
-def test_what_they_stand_for(kind: str) -> None:
+def test_codes_dequantize_to_what_they_stand_for(kind: str) -> None:
     weight = matrix(kind, 7, 96, 32)
     assert isinstance(weight, Int8 | Int4) and weight.shape == (7, 96)
     torch.testing.assert_close(weight.dequantize().double(), floats(weight))

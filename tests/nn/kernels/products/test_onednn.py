@@ -118,7 +118,7 @@ def test_nothing_is_hidden_from_those_who_watch(calls: list[torch.Size]) -> None
     assert not calls
 
 
-def test_processors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_processors_that_gain_from_onednn_are_recognized(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.undo()
     info = tmp_path / "cpuinfo"
     monkeypatch.setattr(onednn, "CPU_INFO", info)

@@ -134,7 +134,7 @@ def test_steps_of_any_length(
     ],
     ids=["two rows", "one row", "one token", "tokens with codes", "unequal rows"],
 )
-def test_after_changes_of_the_cache(
+def test_steps_follow_changes_of_the_cache(
     before: Callable[[Cache], None], calls: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found, wanted = both(model("grouped"), CACHES[0], [1] * 12, monkeypatch, before)

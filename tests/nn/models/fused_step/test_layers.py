@@ -53,7 +53,7 @@ def small_models() -> dict[str, TransformerModel]:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_what_leaves_the_fused_step() -> None:
+def test_presets_that_leave_the_fused_step_have_these_reasons() -> None:
     alone, served = {}, {}
     for name, model in small_models().items():
         with evaluating(model), torch.no_grad():

@@ -40,7 +40,7 @@ def test_a_changed_module_no_longer_matches_its_snapshot(change: Callable[[nn.Se
     assert not snapshot.holds()
 
 
-def test_what_does_not_matter() -> None:
+def test_values_and_modes_do_not_change_a_snapshot() -> None:
     own = module().eval()
     snapshot = Snapshot(own)
     with torch.no_grad():

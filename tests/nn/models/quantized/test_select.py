@@ -8,7 +8,7 @@ from quantizable_models import FAMILIES
 from qkv.nn.models.quantized.select import matrices
 
 
-def test_what_is_chosen() -> None:
+def test_matrices_of_blocks_are_chosen_and_others_if_asked() -> None:
     model = stirred(FAMILIES["bert"][0])
     assert all(name.startswith("encoder.blocks") for name in matrices(model))
     assert "encoder.embedding" in matrices(model, embeddings=True)

@@ -35,7 +35,7 @@ def test_luongs_score_by_location(longest: int, feeding: bool) -> None:
     torch.testing.assert_close(found.weights[0, 0], torch.stack(alignment).float())
 
 
-def test_a_windows_far_end() -> None:
+def test_a_monotonic_window_stays_at_the_end_of_the_source() -> None:
     """If a target is longer than its source, a monotonic window stays at the source's last token."""
     m = built(context=Luong(alignment="monotonic", reach=1, score="additive").to_dict())
     (found,) = attention_maps.attention(m, ids(3), ids(9), choose=attention_maps.cross)

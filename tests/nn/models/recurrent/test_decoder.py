@@ -34,5 +34,5 @@ def test_sutskevers_states_go_straight_over() -> None:
     assert m.decoder.bridge is None
 
 
-def test_a_fixed_vector_tells_no_tap() -> None:
+def test_a_fixed_vector_has_no_attention_to_record() -> None:
     assert attention_maps.attention(built(context="fixed-context"), ids(4), ids(3), choose=attention_maps.cross) == []

@@ -82,7 +82,9 @@ def test_the_live_page_takes_a_neuron() -> None:
     assert asked["views"][0]["panels"][-1]["neuron"] == "decoder.1.5"
 
 
-def test_the_command(trained_lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_shows_a_neuron_on_texts_and_on_a_text(
+    trained_lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("texts.txt").write_text("the cat\n\na dog\n", encoding="utf-8")
     arguments = ["look", str(trained_lm), "--neuron", "0.2", "--out", "look.json"]

@@ -16,7 +16,7 @@ from qkv.runs.inference.look.patching import patching_panel
 from qkv.runs.inference.run import Run
 
 
-def test_a_translator(trained: Path):
+def test_patching_a_translator_finds_the_word_that_differs(trained: Path):
     run = qkv.load(trained, "cpu")
     panel = patching_panel(run, "b a c", "b a d", target="c a b")
     assert panel["title"] == "Activation patching" and panel["rows"] == ["layer 0"]
@@ -24,7 +24,7 @@ def test_a_translator(trained: Path):
     assert abs(sum(panel["values"][0])) > 0 and panel["diverging"]
 
 
-def test_a_language_model(trained_lm: Path):
+def test_patching_a_language_model_changes_nothing_before_the_difference(trained_lm: Path):
     run = qkv.load(trained_lm, "cpu")
     panel = patching_panel(run, "the cat is", "the dog is")
     changed = [" | " in column for column in panel["columns"]]

@@ -36,7 +36,7 @@ def test_every_pass_is_run_once_and_the_ranks_never_wait_for_ever(schedule, rank
 @pytest.mark.parametrize(
     ("schedule", "bubble"), [("gpipe", 3.0), ("1f1b", 3.0), ("interleaved-1f1b", 1.5), ("zb-h1", 1.0)]
 )
-def test_bubbles(schedule, bubble, ranks):
+def test_bubbles_are_those_of_the_papers(schedule, bubble, ranks):
     """(p − 1)(F + I + W) for GPipe and 1F1B, half of it with two stages a rank, and (p − 1)(F + I − W) for ZB-H1; here all
     passes take 1. Narayanan et al. 2021, §2.2; Qi et al. 2023, table 1."""
     timeline = simulated(schedule, 4 * ranks, ranks, (1.0, 1.0, 1.0))
