@@ -42,7 +42,8 @@ from __future__ import annotations
 def held() -> Iterator[str]:
     """The model types that pass."""
     import test_parity
-    from hub_cases import CASES, pair
+    from hub_cases import CASES
+    from hub_models import pair
 
     results: dict[str, list[bool]] = defaultdict(list)
     for name in CASES:

@@ -19,7 +19,8 @@ from qkv.runs.export import gguf
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "families"))
 
-from hub_cases import CASES, EOS, PAD, Case, transformers
+from hub_cases import CASES, Case, transformers
+from hub_sizes import EOS, PAD
 
 peft = pytest.importorskip("peft", reason="parity is with PEFT, a test dependency")
 

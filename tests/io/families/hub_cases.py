@@ -1,31 +1,56 @@
-"""Tiny models of the Hub's own classes, one entry a case: what the parity suite holds every family to.
+"""Tiny configurations of the Hub's own classes, one entry a case: what the parity suite holds every family to.
 
 A new family is an entry in `CASES`; a quirk (a window, tied tables, a rotary scaling) is another entry.
 """
 
 from __future__ import annotations
 
-import functools
-import tempfile
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from torch import Tensor
-
-from qkv.core.layout import Layout
+from hub_sizes import (
+    ALBERT,
+    BART,
+    BIG_BIRD,
+    BLOOM,
+    DISTILBERT,
+    ELECTRA,
+    ESM,
+    ESMS_NAMES,
+    EXPERTS,
+    FALCON,
+    GEMMA,
+    GPT,
+    GPT2,
+    GPTJ,
+    GROUPED,
+    HALF_LONG,
+    LENGTHS,
+    LONGFORMER,
+    M2M100,
+    MARIAN,
+    MODERN,
+    MPT,
+    NARROW,
+    OPT,
+    PEGASUS,
+    QUARTER,
+    SCALINGS,
+    SHARED,
+    SIZES,
+    T5,
+    TEMPERED,
+    VOCABULARY,
+    XLM_R,
+    rope,
+)
 
 transformers = pytest.importorskip(
     "transformers", reason="parity is with Hugging Face's transformers, a test dependency"
 )
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
-
-VOCABULARY, EOS, PAD = 97, 5, 0
-LENGTHS = (11, 4, 9)
 
 
 @dataclass(frozen=True)
@@ -57,123 +82,6 @@ class Case:
     chosen: bool = False
     renamed: tuple[tuple[str, str], ...] = ()
     slow: bool = False
-
-
-SIZES = {
-    "vocab_size": VOCABULARY,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "max_position_embeddings": 40,
-}
-GROUPED = {**SIZES, "num_key_value_heads": 2}
-MODERN = {
-    **SIZES,
-    "pad_token_id": 0,
-    "local_attention": 8,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "cls_token_id": 1,
-    "sep_token_id": 2,
-}
-GEMMA = {**GROUPED, "head_dim": 12, "sliding_window": 6, "query_pre_attn_scalar": 24}
-GPT2 = {"vocab_size": VOCABULARY, "n_positions": 40, "n_embd": 32, "n_layer": 2, "n_head": 4}
-SCALINGS = {
-    "linear": {"factor": 2.0},
-    "dynamic": {"factor": 2.0},
-    "yarn": {"factor": 4.0, "original_max_position_embeddings": 10},
-    "llama3": {
-        "factor": 8.0,
-        "low_freq_factor": 1.0,
-        "high_freq_factor": 4.0,
-        "original_max_position_embeddings": 10,
-    },
-    "longrope": {
-        "short_factor": [1.0, 1.1, 1.3, 2.0],
-        "long_factor": [1.0, 2.0, 3.0, 4.0],
-        "original_max_position_embeddings": 2,  # which every row exceeds: theirs goes by the longest, ours by each
-        "factor": 5.0,
-    },
-}
-
-
-def rope(kind: str) -> dict[str, Any]:
-    return {"rope_parameters": {"rope_type": kind, "rope_theta": 1000.0, **SCALINGS[kind]}}
-
-
-EXPERTS = {**GROUPED, "num_local_experts": 4}
-NARROW = {**GROUPED, "num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 20}
-SHARED = {**NARROW, "shared_expert_intermediate_size": 24}
-HALF_LONG = {
-    "rope_parameters": {
-        "rope_type": "longrope",
-        "rope_theta": 1000.0,
-        "partial_rotary_factor": 0.5,
-        "short_factor": [1.0, 1.5],
-        "long_factor": [1.0, 4.0],
-    }
-}
-GPT = {"vocab_size": VOCABULARY, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 40}
-FALCON = {size: value for size, value in SIZES.items() if size != "intermediate_size"}
-MPT = {"vocab_size": VOCABULARY, "d_model": 32, "n_layers": 2, "n_heads": 4, "max_seq_len": 40}
-QUARTER = {"rope_type": "default", "rope_theta": 1000.0, "partial_rotary_factor": 0.25}
-BLOOM = {"vocab_size": VOCABULARY, "hidden_size": 32, "n_layer": 2, "n_head": 4}
-DISTILBERT = {
-    "vocab_size": VOCABULARY,
-    "dim": 32,
-    "hidden_dim": 48,
-    "n_layers": 2,
-    "n_heads": 4,
-    "max_position_embeddings": 40,
-}
-ELECTRA = {**SIZES, "embedding_size": 16}
-ALBERT = {**ELECTRA, "num_hidden_layers": 3}
-BART = {
-    "vocab_size": VOCABULARY,
-    "d_model": 32,
-    "max_position_embeddings": 40,
-    "encoder_layers": 2,
-    "encoder_ffn_dim": 48,
-    "encoder_attention_heads": 4,
-    "decoder_layers": 1,
-    "decoder_ffn_dim": 40,
-    "decoder_attention_heads": 2,
-    "decoder_start_token_id": 1,
-    "forced_eos_token_id": None,
-}
-LONGFORMER = {**SIZES, "pad_token_id": 1, "attention_window": [4, 8]}
-BIG_BIRD = {**SIZES, "max_position_embeddings": 64, "block_size": 4, "num_random_blocks": 1}
-MARIAN = {**BART, "scale_embedding": True, "activation_function": "swish"}
-PEGASUS = {**BART, "scale_embedding": True, "activation_function": "relu"}
-T5 = {
-    "vocab_size": VOCABULARY,
-    "d_model": 32,
-    "d_kv": 12,
-    "d_ff": 48,
-    "num_layers": 2,
-    "num_heads": 4,
-    "relative_attention_num_buckets": 8,
-    "relative_attention_max_distance": 10,
-    "decoder_start_token_id": 1,
-}
-OPT = {**{key: value for key, value in SIZES.items() if key != "intermediate_size"}, "ffn_dim": 48}
-GPTJ = {**GPT, "rotary_dim": 4}
-ESM = {**SIZES, "pad_token_id": 1, "mask_token_id": 32, "hidden_dropout_prob": 0.0}
-TEMPERED = {
-    "rope_parameters": {
-        "rope_type": "yarn",
-        "rope_theta": 1000.0,
-        "factor": 4.0,
-        "original_max_position_embeddings": 4,
-        "mscale": 1.0,
-        "mscale_all_dim": 1.0,
-        "llama_4_scaling_beta": 0.3,
-    }
-}
-ESMS_NAMES = (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias"))
-M2M100 = {**BART, "scale_embedding": True, "activation_function": "relu", "pad_token_id": PAD}
-XLM_R = {**SIZES, "pad_token_id": 1, "type_vocab_size": 1}
 
 
 CASES: dict[str, Case] = {
@@ -482,131 +390,3 @@ CASES: dict[str, Case] = {
     "mt5": Case("MT5ForConditionalGeneration", T5, does="translate", places="relative"),
     "mt5-bare": Case("MT5Model", T5, does="translate", places="relative", outputs=""),
 }
-
-
-@dataclass
-class Pair:
-    """One model twice: theirs, saved to `folder`, and ours, loaded from there."""
-
-    case: Case
-    theirs: Any
-    run: Any
-    place: tempfile.TemporaryDirectory[str]  # gone with the process
-
-    @property
-    def folder(self) -> Path:
-        return Path(self.place.name)
-
-    @property
-    def ours(self) -> Any:
-        return self.run.model
-
-
-@functools.cache
-def pair(name: str) -> Pair:
-    """Both models of a case, made once for all tests."""
-    return made(CASES[name] if name in CASES else RANDOM[name], name)
-
-
-RANDOM: dict[str, Case] = {}
-"""Cases that another module adds."""
-
-
-def parameters(cases: Mapping[str, Case], chosen: Callable[[Case], object] = lambda case: True) -> list[Any]:
-    """The names of the cases that are chosen, as parameters of tests."""
-    return [
-        pytest.param(name, marks=[pytest.mark.slow] if case.slow else [])
-        for name, case in cases.items()
-        if chosen(case)
-    ]
-
-
-@functools.cache
-def saved(name: str) -> Path:
-    """What ours is saved as for the Hub, once for all tests, which don't change it."""
-    folder = pair(name).folder / "saved"
-    return pair(name).run.save(folder, to="hub")
-
-
-def made(case: Case, name: str) -> Pair:
-    """Both models of a case, with numbers by its name."""
-    from qkv.runs.inference.run import load
-
-    torch.manual_seed(sum(map(ord, name)))
-    cls = getattr(transformers, case.cls)
-    tokens = {"bos_token_id": 1, "eos_token_id": EOS, "pad_token_id": PAD}
-    theirs = cls(cls.config_class(**{**tokens, **case.config}, attn_implementation=case.attention)).eval()
-    with torch.no_grad():
-        for parameter in theirs.parameters():  # far from their starting values, so no two of them are alike
-            if parameter.requires_grad:
-                parameter.add_(torch.randn_like(parameter) * (0.2 if parameter.ndim > 1 else 0.3))
-        if hasattr(theirs, "final_logits_bias"):
-            theirs.final_logits_bias.normal_()
-    place = tempfile.TemporaryDirectory(prefix="qkv-parity-")
-    theirs.save_pretrained(place.name)
-    return Pair(case, theirs, load(place.name, device="cpu"), place)
-
-
-@dataclass
-class Inputs:
-    """A padded batch: ids, the mask of real tokens, their positions, segments and roles; sources for an encoder–decoder."""
-
-    ids: Tensor
-    mask: Tensor
-    positions: Tensor
-    types: Tensor | None
-    chosen: Tensor | None = None
-    source: Tensor | None = None
-    source_mask: Tensor | None = None
-
-
-def inputs(case: Case, side: str = "right", lengths: tuple[int, ...] | None = None) -> Inputs:
-    generator = torch.Generator().manual_seed(3)
-    lengths = lengths or case.lengths
-    mask = _mask(lengths, side)
-    ids = torch.randint(6, VOCABULARY, mask.shape, generator=generator).masked_fill(mask == 0, PAD)
-    positions = (mask.cumsum(1) - 1).clamp(min=0)
-    types = torch.randint(0, 2, mask.shape, generator=generator) if case.types else None
-    made = Inputs(ids, mask, positions, types)
-    if case.chosen:
-        made.chosen = (torch.rand(mask.shape, generator=generator) < 0.15).long() * mask
-        made.chosen[1] = 0  # a row without any
-    if case.does == "translate":
-        made.source_mask = _mask(tuple(reversed(lengths)), "right")
-        made.source = torch.randint(6, VOCABULARY, mask.shape, generator=generator)
-        made.source = made.source.masked_fill(made.source_mask == 0, PAD)
-    return made
-
-
-def _mask(lengths: tuple[int, ...], side: str) -> Tensor:
-    mask = torch.arange(max(lengths))[None] < torch.tensor(lengths)[:, None]
-    return (mask.flip(1) if side == "left" else mask).long()
-
-
-def theirs(pair: Pair, given: Inputs, model: Any = None) -> Tensor:
-    """Their head's output, or their last hidden states."""
-    case = pair.case
-    options: dict[str, Any] = {"attention_mask": given.mask, "input_ids": given.ids}
-    if case.does == "translate":
-        options = {"attention_mask": given.source_mask, "input_ids": given.source, "decoder_input_ids": given.ids}
-        options |= {"decoder_attention_mask": given.mask}
-    if case.types:
-        options["token_type_ids"] = given.types
-    if case.chosen:
-        options["global_attention_mask"] = given.chosen
-    if case.does == "continue" and case.places == "given":
-        options["position_ids"] = given.positions
-    out = (model or pair.theirs)(**options)
-    found = getattr(out, case.outputs) if case.outputs else out.last_hidden_state
-    return found.unsqueeze(-1) if case.labels == 1 else found
-
-
-def ours(pair: Pair, given: Inputs, model: Any = None, **options: Any) -> Any:
-    """Our output for the same batch."""
-    model = model or pair.ours
-    if pair.case.does == "translate":
-        return model(given.source, given.ids, attention_mask=given.source_mask, target_mask=given.mask, **options)
-    if given.chosen is not None:
-        layout = Layout.from_mask(given.mask).with_global(given.chosen)
-        return model(given.ids, layout=layout, token_types=given.types, **options)
-    return model(given.ids, attention_mask=given.mask, token_types=given.types, **options)

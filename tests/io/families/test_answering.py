@@ -16,7 +16,9 @@ from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from hub_cases import (
+from hub_cases import Case
+from hub_models import Pair, inputs, made, ours, parameters, theirs
+from hub_sizes import (
     ALBERT,
     BART,
     BIG_BIRD,
@@ -29,13 +31,6 @@ from hub_cases import (
     SIZES,
     TEMPERED,
     XLM_R,
-    Case,
-    Pair,
-    inputs,
-    made,
-    ours,
-    parameters,
-    theirs,
 )
 from test_parity import error
 

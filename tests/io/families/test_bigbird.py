@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from hub_cases import SIZES, transformers
+from hub_cases import transformers
+from hub_sizes import SIZES
 
 from qkv.runs.inference.run import load
 

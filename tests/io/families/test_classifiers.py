@@ -17,8 +17,10 @@ from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import hub_cases
-from hub_cases import (
+import hub_models
+from hub_cases import Case, transformers
+from hub_models import Inputs, Pair, inputs, made, ours, parameters, theirs
+from hub_sizes import (
     ALBERT,
     BART,
     BIG_BIRD,
@@ -44,15 +46,6 @@ from hub_cases import (
     T5,
     TEMPERED,
     XLM_R,
-    Case,
-    Inputs,
-    Pair,
-    inputs,
-    made,
-    ours,
-    parameters,
-    theirs,
-    transformers,
 )
 from test_parity import error, names_of, published, sides, their_gradients
 
@@ -201,7 +194,7 @@ def test_labels_that_are_numbers(count: int) -> None:
 @pytest.mark.parametrize("name", ["bert-bare", "roberta-bare", "longformer-bare", "big-bird-bare"])
 @torch.no_grad()
 def test_what_the_pooler_gives(name: str) -> None:
-    both = hub_cases.pair(name)
+    both = hub_models.pair(name)
     given = inputs(both.case)
     layout = Layout.from_mask(given.mask)
     layout = layout if given.chosen is None else layout.with_global(given.chosen)
@@ -213,7 +206,7 @@ def test_what_the_pooler_gives(name: str) -> None:
 @torch.no_grad()
 def test_whether_the_next_sentence_follows(name: str, tmp_path: Path) -> None:
     only = Case("BertForNextSentencePrediction", SIZES, does="read", types=True)
-    both = made(only, name) if name == "next-sentence" else hub_cases.pair(name)
+    both = made(only, name) if name == "next-sentence" else hub_models.pair(name)
     given = inputs(both.case)
     out = answered(both, given)
     expected = out.logits if name == "next-sentence" else out.seq_relationship_logits

@@ -12,7 +12,7 @@ from torch._dynamo.utils import counters
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from hub_cases import inputs, ours, pair, theirs
+from hub_models import inputs, ours, pair, theirs
 
 from qkv.core.layout import Layout, Role
 from qkv.nn.models.replace import replace

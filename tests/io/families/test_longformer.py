@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from hub_cases import SIZES, transformers
+from hub_cases import transformers
+from hub_sizes import SIZES
 
 from qkv.runs.inference.run import load
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from hub_cases import CASES, Case, Inputs, Pair, inputs, made, ours, pair, theirs, transformers
+from hub_cases import CASES, Case, transformers
+from hub_models import Inputs, Pair, inputs, made, ours, pair, theirs
 from safetensors.torch import load_file, save_file
 
 from qkv.runs.inference.run import load

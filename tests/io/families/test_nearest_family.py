@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hub_cases import pair
+from hub_models import pair
 
 import qkv
 

@@ -18,21 +18,9 @@ from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from hub_cases import (
-    CASES,
-    EOS,
-    PAD,
-    Case,
-    Inputs,
-    Pair,
-    inputs,
-    ours,
-    pair,
-    parameters,
-    saved,
-    theirs,
-    transformers,
-)
+from hub_cases import CASES, Case, transformers
+from hub_models import Inputs, Pair, inputs, ours, pair, parameters, saved, theirs
+from hub_sizes import EOS, PAD
 
 from qkv.io.families import FAMILIES
 from qkv.io.hub.names import Names

@@ -13,7 +13,8 @@ from safetensors.torch import load_file, save_file
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from hub_cases import BLOOM, MPT, SIZES, transformers
+from hub_cases import transformers
+from hub_sizes import BLOOM, MPT, SIZES
 
 import qkv
 from qkv.io.families import FAMILIES

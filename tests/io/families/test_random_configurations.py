@@ -7,11 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import hub_cases
+import hub_models
+import hub_sizes
 import pytest
 import test_parity
 import torch
-from hub_cases import EOS, ESMS_NAMES, PAD, Case, inputs, pair
+from hub_cases import Case
+from hub_models import inputs, pair
+from hub_sizes import EOS, ESMS_NAMES, PAD
 
 Draw = Callable[[random.Random], dict[str, Any]]
 COUNT = 12
@@ -22,7 +25,7 @@ def sizes(draw: random.Random, even: bool = False) -> dict[str, Any]:
     """Sizes that published models don't have: odd widths, one head, one layer, a wide or a narrow feed-forward layer."""
     n_heads = draw.choice((1, 2, 3, 5, 6))
     return {
-        "vocab_size": hub_cases.VOCABULARY,
+        "vocab_size": hub_sizes.VOCABULARY,
         "hidden_size": n_heads * (draw.choice((4, 6, 10)) if even else draw.choice((3, 4, 7, 10))),
         "intermediate_size": draw.choice((5, 31, 64)),
         "num_hidden_layers": draw.choice((1, 2, 3)),
@@ -83,7 +86,7 @@ def opt(draw: random.Random) -> dict[str, Any]:
 def gptj(draw: random.Random) -> dict[str, Any]:
     n_heads, d_head = draw.choice((1, 2, 3, 7)), draw.choice((4, 6, 10, 14))
     return {
-        "vocab_size": hub_cases.VOCABULARY,
+        "vocab_size": hub_sizes.VOCABULARY,
         "n_embd": n_heads * d_head,
         "n_head": n_heads,
         "n_layer": draw.choice((1, 3)),
@@ -110,7 +113,7 @@ def llama(draw: random.Random) -> dict[str, Any]:
 
 def rope(draw: random.Random) -> dict[str, Any]:
     kind = draw.choice(("default", "linear", "yarn", "llama3"))
-    return {"rope_type": kind, "rope_theta": draw.choice((50.0, 1e4)), **hub_cases.SCALINGS.get(kind, {})}
+    return {"rope_type": kind, "rope_theta": draw.choice((50.0, 1e4)), **hub_sizes.SCALINGS.get(kind, {})}
 
 
 def gemma(draw: random.Random) -> dict[str, Any]:
@@ -153,7 +156,7 @@ def ministral(draw: random.Random) -> dict[str, Any]:
 def bart(draw: random.Random) -> dict[str, Any]:
     heads = draw.sample((1, 2, 3, 4), 2)
     return {
-        "vocab_size": hub_cases.VOCABULARY,
+        "vocab_size": hub_sizes.VOCABULARY,
         "d_model": draw.choice((12, 24, 36)),
         "max_position_embeddings": draw.choice((40, 53)),
         **{f"{name}_attention_heads": count for name, count in zip(("encoder", "decoder"), heads, strict=True)},
@@ -172,7 +175,7 @@ def m2m_100(draw: random.Random) -> dict[str, Any]:
 
 def t5(draw: random.Random) -> dict[str, Any]:
     return {
-        "vocab_size": hub_cases.VOCABULARY,
+        "vocab_size": hub_sizes.VOCABULARY,
         "d_model": draw.choice((10, 24, 33)),
         "d_kv": draw.choice((3, 8, 20)),
         "d_ff": draw.choice((7, 48)),
@@ -209,17 +212,17 @@ FAMILIES: dict[str, tuple[str, Draw, dict[str, Any]]] = {
 for _family, (_cls, _draw, _options) in FAMILIES.items():
     for _i in range(COUNT):
         _config = _draw(random.Random(f"{_family} {_i}"))
-        hub_cases.RANDOM[f"{_family} {_i}"] = Case(_cls, _config, **_options)
+        hub_models.RANDOM[f"{_family} {_i}"] = Case(_cls, _config, **_options)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", hub_cases.RANDOM)
+@pytest.mark.parametrize("name", hub_models.RANDOM)
 def test_a_random_configuration_is_the_hubs(name: str, tmp_path: Path) -> None:
     test_parity.test_outputs_match_transformers(name)
     test_parity.test_the_loss_and_the_gradient_of_every_parameter(name, tmp_path / "gradients")
     test_parity.test_there_and_back(name)
     test_parity.test_a_directory_from_the_spec_alone_is_one_of_the_hubs(name, tmp_path / "again")
-    if hub_cases.RANDOM[name].does != "read":
+    if hub_models.RANDOM[name].does != "read":
         twenty_tokens(name)
 
 

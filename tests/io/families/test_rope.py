@@ -13,7 +13,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from hub_cases import GEMMA, GROUPED, MODERN, SIZES, transformers
+from hub_cases import transformers
+from hub_sizes import GEMMA, GROUPED, MODERN, SIZES
 
 import qkv
 from qkv.nn.positions.rotary import Rotary

@@ -15,7 +15,9 @@ from safetensors.torch import load_file, save_file
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from hub_cases import (
+from hub_cases import Case
+from hub_models import Pair, inputs, made, ours, parameters, theirs
+from hub_sizes import (
     ALBERT,
     BIG_BIRD,
     BLOOM,
@@ -36,13 +38,6 @@ from hub_cases import (
     SIZES,
     TEMPERED,
     XLM_R,
-    Case,
-    Pair,
-    inputs,
-    made,
-    ours,
-    parameters,
-    theirs,
 )
 from test_parity import error, published
 

@@ -20,7 +20,8 @@ from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from hub_cases import Pair, transformers
+from hub_cases import transformers
+from hub_models import Pair
 from test_parity import error, names_of, their_gradients
 
 from qkv.core.layout import Layout
