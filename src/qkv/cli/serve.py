@@ -11,6 +11,8 @@ import typer
 from .say import echo, warn
 from .texts import uncollected
 
+MEMORY = ("program and weights", "keys and values", "prefix caches", "bodies of requests", "a step")
+
 
 def serve(
     runs: Annotated[
@@ -82,7 +84,8 @@ def serve(
         from ..runs.inference.run import load
         from ..serving.http.app import build_app
         from ..serving.http.guard import LOOPBACK, Keys
-        from ..serving.http.loading import Library, token_bytes
+        from ..serving.http.loading import Library
+        from ..serving.http.memory import server_memory
         from ..serving.http.server import serve as run_server
 
         if weights not in (None, "int8", "int4"):
@@ -122,9 +125,10 @@ def serve(
     models = app.state.models
     for one in models.by_name.values():
         echo(f"{one.name}: {', '.join(one.endpoints)}", err=True)
-    most = models.engine.most_tokens
-    size = max(token_bytes(run.model.spec, run.model.dtype) for run in loaded) * most / 1e9
-    echo(f"{most:,} tokens in flight at most ({size:.2g} GB of keys and values)", err=True)
+    memory = server_memory(models)
+    parts = ", ".join(f"{size / 1e9:.2g} GB {what}" for size, what in zip(memory, MEMORY, strict=True))
+    echo(f"{models.engine.most_tokens:,} tokens in flight at most", err=True)
+    echo(f"at most {sum(memory) / 1e9:.2g} GB of memory: {parts}", err=True)
     shown = f"[{host}]" if ":" in host else host
     run_server(app, host, port, lambda at: echo(f"http://{shown}:{at}/", err=True))
 

@@ -21,7 +21,8 @@ from . import chat, completions, responses, tasks
 from .bodies import HeldBodies
 from .errors import ApiError, answer
 from .guard import LOOPBACK, Guard, Keys, Rates
-from .loading import Library, load_model, token_bytes, unload_model
+from .loading import Library, load_model, unload_model
+from .memory import token_bytes
 from .openapi import openapi
 from .page import page_routes
 from .served import Models, RequestLimits
@@ -92,12 +93,13 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 def _room(runs: Sequence[Run], tokens: int | None, prefix: int | None) -> tuple[int, int]:
     """The most tokens in flight, and bytes of each prefix cache: a quarter of the free memory for tokens by default, and
-    a sixteenth for prefixes."""
+    a sixteenth for prefixes, or an eighth for those of several models together."""
     free = available(torch.device("cpu")) or 1 << 30
-    each = max((token_bytes(run.model.spec, run.model.dtype) for run in runs), default=0)
+    sizes = [size for run in runs if (size := token_bytes(run.model.spec, run.model.dtype))]
+    each = max(sizes, default=0)
     if tokens is None:
         tokens = min(MOST_TOKENS, max(1024, free // 4 // each)) if each else MOST_TOKENS
-    return tokens, (free // 16 if prefix is None else prefix)
+    return tokens, (free // max(16, 8 * len(sizes)) if prefix is None else prefix)
 
 
 async def list_models(request: Request) -> Response:

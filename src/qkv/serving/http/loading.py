@@ -18,13 +18,11 @@ from ...io.directories.locate import locate
 from ...io.directories.spec import spec_of
 from ...nn.cost.fit import Decoding, weights_bytes
 from ...nn.cost.hardware import available
-from ...nn.cost.kv_cache import cache_bytes
-from ...nn.models.base import ModelSpec
-from ...nn.models.transformer import Transformer
 from ...runs.inference.run import Run
 from . import bodies
 from .bodies import Body
 from .errors import ApiError
+from .memory import token_bytes
 from .served import Models
 
 
@@ -52,14 +50,6 @@ class Library:
         found = self.folder.iterdir() if self.folder is not None and self.folder.is_dir() else ()
         inside = [each for each in found if each.is_dir()]
         return {**{each.name: each for each in inside if not each.name.startswith(".")}, **self.known}
-
-
-def token_bytes(spec: ModelSpec, dtype: torch.dtype) -> int:
-    """Bytes of the keys and values of a token; 0 for a model that doesn't generate, or is not a Transformer of qkv."""
-    if not isinstance(spec, Transformer) or spec.decoder is None:
-        return 0
-    source = 1 if spec.is_encoder_decoder else None
-    return cache_bytes(spec, 1, None, dtype, source) or 0
 
 
 def needed_bytes(models: Models, place: str | Path) -> int:
