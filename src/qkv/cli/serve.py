@@ -82,10 +82,10 @@ def serve(
         need("qkv serve", "starlette", "uvicorn")
         from ..nn.quantization.scheme import Scheme
         from ..runs.inference.run import load
+        from ..serving.engine.memory import server_memory
         from ..serving.http.app import build_app
         from ..serving.http.guard import LOOPBACK, Keys
         from ..serving.http.loading import Library
-        from ..serving.http.memory import server_memory
         from ..serving.http.server import serve as run_server
 
         if weights not in (None, "int8", "int4"):
@@ -125,9 +125,10 @@ def serve(
     models = app.state.models
     for one in models.by_name.values():
         echo(f"{one.name}: {', '.join(one.endpoints)}", err=True)
-    memory = server_memory(models)
+    most, limits = models.engine.most_tokens, models.limits
+    memory = server_memory(loaded, most, models.prefix_bytes, limits.bodies, limits.tokens)
     parts = ", ".join(f"{size / 1e9:.2g} GB {what}" for size, what in zip(memory, MEMORY, strict=True))
-    echo(f"{models.engine.most_tokens:,} tokens in flight at most", err=True)
+    echo(f"{most:,} tokens in flight at most", err=True)
     echo(f"at most {sum(memory) / 1e9:.2g} GB of memory: {parts}", err=True)
     shown = f"[{host}]" if ":" in host else host
     run_server(app, host, port, lambda at: echo(f"http://{shown}:{at}/", err=True))

@@ -17,12 +17,12 @@ from starlette.routing import Route
 from ...nn.cost.hardware import available
 from ...runs.inference.run import Run
 from ..engine.engine import Engine
+from ..engine.memory import token_bytes
 from . import chat, completions, responses, tasks
 from .bodies import HeldBodies
 from .errors import ApiError, answer
 from .guard import LOOPBACK, Guard, Keys, Rates
 from .loading import Library, load_model, unload_model
-from .memory import token_bytes
 from .openapi import openapi
 from .page import page_routes
 from .served import Models, RequestLimits

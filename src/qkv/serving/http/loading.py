@@ -19,10 +19,10 @@ from ...io.directories.spec import spec_of
 from ...nn.cost.fit import Decoding, weights_bytes
 from ...nn.cost.hardware import available
 from ...runs.inference.run import Run
+from ..engine.memory import token_bytes
 from . import bodies
 from .bodies import Body
 from .errors import ApiError
-from .memory import token_bytes
 from .served import Models
 
 

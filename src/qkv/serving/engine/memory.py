@@ -14,10 +14,9 @@ from ...nn.cost.flops import BatchShape
 from ...nn.cost.kv_cache import cache_bytes
 from ...nn.models.base import ModelSpec
 from ...nn.models.transformer import Transformer
-from ...runs.inference.run import Run
-from ..engine.decoder import CHUNK, SOURCES
-from ..engine.jobs import MOST_CHARACTERS
-from .served import Models
+from ...runs.inference.loaded import LoadedModel
+from .decoder import CHUNK, SOURCES
+from .jobs import MOST_CHARACTERS
 
 LOGIT_COPIES = 3  # while log-probabilities are computed from them
 ACTIVATIONS = 9  # of the model's width for each token of a batch: queries, keys, values, and the feedforward layer's
@@ -38,17 +37,21 @@ class ServerMemory(NamedTuple):
     step: int
 
 
-def server_memory(models: Models) -> ServerMemory:
-    """The most memory that a server of these models may take, once their weights are loaded."""
-    runs = [one.run for one in models.by_name.values()]
-    each = max((token_bytes(run.model.spec, run.model.dtype) for run in runs), default=0)
-    decoders = sum(one.decoder is not None for one in models.by_name.values())
+def server_memory(
+    runs: Sequence[LoadedModel], most_tokens: int, prefix_bytes: int, bodies: int, text_tokens: int
+) -> ServerMemory:
+    """The most memory that a server of these runs may take, once they are loaded.
+
+    most_tokens: in flight. prefix_bytes: of each prefix cache. bodies: bytes of all requests. text_tokens: of a text that is
+    read whole.
+    """
+    sizes = [size for run in runs if (size := token_bytes(run.model.spec, run.model.dtype))]
     return ServerMemory(
         psutil.Process().memory_info().rss + _unread(runs),
-        each * models.engine.most_tokens,
-        decoders * models.prefix_bytes,
-        models.limits.bodies,
-        max((_step_bytes(run, models.limits.tokens) for run in runs), default=0),
+        max(sizes, default=0) * most_tokens,
+        len(sizes) * prefix_bytes,
+        bodies,
+        max((_step_bytes(run, text_tokens) for run in runs), default=0),
     )
 
 
@@ -60,7 +63,7 @@ def token_bytes(spec: ModelSpec, dtype: torch.dtype) -> int:
     return cache_bytes(spec, 1, None, dtype, source) or 0
 
 
-def _unread(runs: Sequence[Run]) -> int:
+def _unread(runs: Sequence[LoadedModel]) -> int:
     """Bytes of the weights' files that are mapped, and of which no page was read yet."""
     process = psutil.Process()
     if not hasattr(process, "memory_maps"):
@@ -68,7 +71,7 @@ def _unread(runs: Sequence[Run]) -> int:
     return sum(one.size - one.rss for one in process.memory_maps() if one.path.endswith(".safetensors"))
 
 
-def _step_bytes(run: Run, tokens: int) -> int:
+def _step_bytes(run: LoadedModel, tokens: int) -> int:
     """The temporary memory of one step: reading texts or a chunk of a prompt, or scoring texts."""
     spec, context = run.model.spec, run.model.max_positions
     if not isinstance(spec, Transformer):
