@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
+import torch
+import transformers
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+import qkv
 from qkv.io.families import FAMILIES
 from qkv.io.hub.family import difference
 
@@ -33,3 +39,21 @@ def test_an_empty_configuration_is_the_one_with_their_defaults_written_out(model
 
 def test_all_but_our_own_families_are_theirs() -> None:
     assert len(THEIRS) >= 28 and set(FAMILIES) - set(THEIRS) <= {"segmenter"}
+
+
+@pytest.mark.parametrize("edit", [{"dense_act_fn": "gelu"}, {"feed_forward_proj": "silu"}])
+@torch.no_grad()
+def test_t5_computes_the_activation_that_transformers_reads(edit: dict[str, str], tmp_path: Path) -> None:
+    """`dense_act_fn`, which transformers writes, replaces the activation in `feed_forward_proj`."""
+    torch.manual_seed(2)
+    sizes = {"vocab_size": 40, "d_model": 16, "d_ff": 24, "num_layers": 1, "num_heads": 2, "d_kv": 8}
+    transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes)).save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | edit))
+    theirs = transformers.T5ForConditionalGeneration.from_pretrained(tmp_path).eval()
+    ids = torch.arange(3, 12)[None]
+    ours = qkv.load(tmp_path, device="cpu").model(ids, ids[:, :4])
+    torch.testing.assert_close(ours, theirs(ids, decoder_input_ids=ids[:, :4]).logits, rtol=1e-4, atol=1e-4)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"dense_act_fn": "tanh"}))
+    with pytest.raises(ValueError, match="dense_act_fn 'tanh' and is_gated_act False is not built"):
+        qkv.load(tmp_path, device="cpu")

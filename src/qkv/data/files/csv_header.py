@@ -28,6 +28,7 @@ original translation translated reference hypothesis prompt answer question resp
 score rating stars sentiment premise split lang language title summary document article review comment url date time name
 value column attribution license licence unnamed message body content tag tags topic intent emotion choices file filename
 path image x y user assistant human bot system query completion passage keyword sender subject role chosen rejected
+anchor positive negative pos neg set subset fold
 """
 _CODES = """
 ar bn cs da de el en es fa fi fr he hi hu id it ja ko nb nl no pl pt ro ru sv th tr uk vi zh

@@ -121,7 +121,8 @@ KINDS: dict[str, Kind] = {
 
 @dataclass(frozen=True)
 class FeedForwardKind:
-    """The field `kind`: `feed_forward_proj` is an activation, or "gated-" and one; gelu is exact only without a gate."""
+    """The field `kind`: `feed_forward_proj` is an activation, or "gated-" and one; gelu is exact only without a gate.
+    `dense_act_fn` and `is_gated_act` replace its parts, as in transformers, which writes them too."""
 
     default: str = "relu"
     size: str = "kind"
@@ -134,7 +135,15 @@ class FeedForwardKind:
         name = config["feed_forward_proj"]
         if name not in KINDS:
             raise ValueError(f"feed_forward_proj {brief(name)} is not built here; {nearest(name[:80], KINDS)}")
-        return KINDS[name]
+        act, gated = config["dense_act_fn"], config["is_gated_act"]
+        kind = KINDS[name] if act is None else (KINDS[act][0] if act in KINDS else act, KINDS[name][1])
+        kind = kind if gated is None else (kind[0], gated)
+        if kind not in KINDS.values():
+            raise ValueError(
+                f"feed_forward_proj {brief(name)} with dense_act_fn {brief(act)} and is_gated_act {gated} is not built; "
+                "correct the one that is wrong"
+            )
+        return kind
 
     def write(self, value: tuple[str, bool], sizes: Mapping[str, Any]) -> dict[str, Any]:
         names = [name for name, kind in KINDS.items() if kind == value]

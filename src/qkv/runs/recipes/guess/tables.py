@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from ....core.spec import counted
 from ....data.classes import different, joined, spellings
 from ....data.files.number_tables import finite
 from ....data.odd_rows import merged
+from ....data.source import SPLIT_NAMES
 from .column import LABELS, NAMELESS, SCORES, Column
 from .numbers import gaps, odd_classes, odd_scores, single_classes, unused
 from .result import Guess, setting
@@ -19,6 +21,7 @@ ROWS = 2000  # that are looked at
 _BY_NAME = ("data.sep=", "data.quote=", "data.escape=")  # settings of tables whose columns have names
 ASKED = frozenset(("prompt", "instruction", "question"))
 _LEAST = 60  # rows of a series
+_ANCHORS, _POSITIVES = frozenset(("anchor", "query")), frozenset(("positive", "pos"))
 ANSWERED = frozenset(("completion", "response", "answer", "output"))
 
 
@@ -35,6 +38,7 @@ def of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, ..
         )
     if (tags := tags_in(columns)) is not None:
         return f"{seen[0]}; {tags}"
+    seen += tuple(_splits(columns))
     texts = [column for column in columns if column.is_text]
     aside = [column for column in texts if column.holds_addresses]
     if len(aside) < len(texts):
@@ -45,7 +49,9 @@ def of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, ..
         return series
     label, score = label_and_score([column for column in columns if column not in texts and not column.is_index])
     if len(texts) > 2:
-        seen += (f"of {len(texts)} columns of text the first two are used",)
+        seen += (
+            f"of {len(texts)} columns of text the first two are used, and not {', '.join(c.title for c in texts[2:6])}",
+        )
         texts = texts[:2]
     if label is None and score is None:
         seen += tuple(unused([column for column in columns if column not in texts]))
@@ -75,6 +81,9 @@ def of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, ..
     if score is not None:
         seen, labelled = (*seen, *score.lacking, *odd_scores(score), *score.marks), (*labelled, *_decimal(score))
         return Guess("classify", (*labelled, "task=regress", setting("data.score", score.name)), seen)
+    if len(texts) == 2 and texts[0].is_called(_ANCHORS) and texts[1].is_called(_POSITIVES):
+        said = f"{texts[1].title} is near to {texts[0].title}, and far from the other texts of a batch"
+        return Guess("similarity", (*labelled, "objective=contrastive"), (*seen, said))
     if len(texts) == 2:
         sides = (setting("data.source_column", texts[0].name), setting("data.target_column", texts[1].name))
         said = f"{texts[0].title} is translated to {texts[1].title}"
@@ -127,6 +136,18 @@ def _other_labels(label: Column, texts: list[Column], columns: list[Column]) -> 
     listed = ", ".join(one.title for one in others[:8]) + (" …" if others[8:] else "")
     what = "could be the class too, and is not used" if len(others) == 1 else "could be the class too, and are not used"
     return (f"{listed} {what} ({setting('data.label', others[0].name)} chooses it)",)
+
+
+def _splits(columns: list[Column]) -> Iterator[str]:
+    """Yield a sentence on a column that tells the split of each row, as rows of one file are all read for training."""
+    for column in columns:
+        names = {cell.strip().lower() for cell in column.filled}
+        if len(names) > 1 and names <= SPLIT_NAMES.keys():
+            listed = ", ".join(sorted(names))
+            yield (
+                f"{column.title} tells the split of each row ({listed}), and is not read: training takes rows of every "
+                "split; save those of each in a file of its own, and give these (train.csv dev.csv test.csv)"
+            )
 
 
 def classes_in(label: Column) -> str:
