@@ -81,18 +81,25 @@ def of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, ..
     if score is not None:
         seen, labelled = (*seen, *score.lacking, *odd_scores(score), *score.marks), (*labelled, *_decimal(score))
         return Guess("classify", (*labelled, "task=regress", setting("data.score", score.name)), seen)
-    if len(texts) == 2 and texts[0].is_called(_ANCHORS) and texts[1].is_called(_POSITIVES):
-        said = f"{texts[1].title} is near to {texts[0].title}, and far from the other texts of a batch"
-        return Guess("similarity", (*labelled, "objective=contrastive"), (*seen, said))
     if len(texts) == 2:
-        sides = (setting("data.source_column", texts[0].name), setting("data.target_column", texts[1].name))
-        said = f"{texts[0].title} is translated to {texts[1].title}"
-        return Guess("translate", (place, *more, *sides), (*seen, said))
+        return _two_texts(texts, place, more, labelled, seen)
     if not table or (isinstance(texts[0].name, str) and all(one.startswith(_BY_NAME) for one in more)):
         return Guess(
             "lm", ("data.kind=jsonl", place, *(more if table else ()), setting("data.text", texts[0].name)), seen
         )
     return f"{seen[0]}; one column of text alone needs a name (a line `text` above it)"
+
+
+def _two_texts(
+    texts: list[Column], place: str, more: tuple[str, ...], labelled: tuple[str, ...], seen: tuple[str, ...]
+) -> Guess:
+    """An embedder for texts and what is near to them, by the columns' names, or a translation."""
+    first, second = texts
+    if first.is_called(_ANCHORS) and second.is_called(_POSITIVES):
+        said = f"{second.title} is near to {first.title}, and far from the other texts of a batch"
+        return Guess("similarity", (*labelled, "objective=contrastive"), (*seen, said))
+    sides = setting("data.source_column", first.name), setting("data.target_column", second.name)
+    return Guess("translate", (place, *more, *sides), (*seen, f"{first.title} is translated to {second.title}"))
 
 
 def _numbered(columns: list[Column], more: tuple[str, ...]) -> tuple[list[Column], tuple[str, ...]]:
