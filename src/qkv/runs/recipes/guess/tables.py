@@ -73,14 +73,13 @@ def of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, ..
         seen = (*seen, *label.lacking, *merged(label.title, label.cells), *odd_classes(label), *single_classes(label))
         seen = (*seen, *map(different, spellings(dict.fromkeys(label.filled))))
         return Guess("classify", (*labelled, setting("data.label", label.name)), seen)
-    if score is not None and len(texts) == 2 and not answers:
-        values = [value for cell in score.filled if (value := finite(cell)) is not None]
-        bounds = (f"task.low={min(values):g}", f"task.high={max(values):g}")
-        seen, labelled = (*seen, *score.lacking, *odd_scores(score), *score.marks), (*labelled, *_decimal(score))
-        return Guess("similarity", (*labelled, setting("data.score", score.name), *bounds), seen)
     if score is not None:
         seen, labelled = (*seen, *score.lacking, *odd_scores(score), *score.marks), (*labelled, *_decimal(score))
-        return Guess("classify", (*labelled, "task=regress", setting("data.score", score.name)), seen)
+        if len(texts) < 2 or answers:
+            return Guess("classify", (*labelled, "task=regress", setting("data.score", score.name)), seen)
+        values = [value for cell in score.filled if (value := finite(cell)) is not None]
+        bounds = (f"task.low={min(values):g}", f"task.high={max(values):g}")
+        return Guess("similarity", (*labelled, setting("data.score", score.name), *bounds), seen)
     if len(texts) == 2:
         return _two_texts(texts, place, more, labelled, seen)
     if not table or (isinstance(texts[0].name, str) and all(one.startswith(_BY_NAME) for one in more)):
