@@ -108,7 +108,7 @@ def _questions_lines() -> Any:
     return [
         *rows,
         {"context": "a b", "question": "q", "answer": ["a", "b"], "start": [0, 2]},
-        {"context": "c", "question": "q"},
+        {"context": "c", "question": "q", "answer": None},
     ]
 
 
