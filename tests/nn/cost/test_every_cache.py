@@ -26,16 +26,21 @@ TOKENS, SOURCE = 9, 11
 FAST = ("transformer", "gpt2", "llama", "gemma-2-2b", "mixtral-8x7b", "t5-small", "bart-base", "falcon-7b")
 
 REFUSED: dict[str, tuple[str, ...]] = {  # by kind: families with added positions; with biases, which need all positions
-    "sinks": ("transformer", "gpt", "gpt2", "starcoder", "openai-gpt", "bart", "opus-mt", "pegasus"),
-    "h2o": ("bloom", "mpt", "falcon-rw", "t5", "flan-t5", "mt5"),
-    "snapkv": ("bloom", "mpt", "falcon-rw", "t5", "flan-t5", "mt5"),
+    "sinks": (
+        *("transformer", "gpt", "gpt2", "gpt3", "starcoder", "openai-gpt", "opt"),
+        *("bart", "mbart", "opus-mt", "pegasus", "m2m100", "nllb-200"),
+    ),
+    "h2o": ("bloom", "mpt", "falcon-rw", "t5", "flan-t5", "mt5", "umt5"),
+    "snapkv": ("bloom", "mpt", "falcon-rw", "t5", "flan-t5", "mt5", "umt5"),
 }
 CONVOLUTIONS = ("bytenet", "convs2s")
 """Presets whose layers have their own decoding state, for which there is the full cache only."""
 
 
 def refused(name: str, kind: str) -> bool:
-    family = name != "gpt-neox-20b" and any(f"{name}-".startswith(f"{prefix}-") for prefix in REFUSED.get(kind, ()))
+    family = name not in ("gpt-neox-20b", "gpt-j-6b") and any(
+        f"{name}-".startswith(f"{prefix}-") for prefix in REFUSED.get(kind, ())
+    )
     return family or (name in CONVOLUTIONS and kind != "full")
 
 
@@ -45,7 +50,8 @@ def small(name: str) -> Transformer:
 
 def decodes(name: str) -> bool:
     spec = preset(name)
-    return isinstance(spec, Transformer) and spec.decoder is not None and name != "captioner"  # which reads pictures
+    reads_files = name.startswith(("captioner", "whisper", "speech-transformer", "joint"))  # instead of tokens
+    return isinstance(spec, Transformer) and spec.decoder is not None and not reads_files
 
 
 def test_every_kind_is_tried() -> None:
