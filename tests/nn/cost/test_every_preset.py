@@ -21,7 +21,9 @@ from qkv.nn.models.transformer import Transformer
 TOKENS, SOURCE = 16, 12
 SPARSE = ("longformer", "bigbird")
 """Families whose layers need a sparse pattern, while the reference kernel computes the products of all pairs."""
-TRANSFORMERS = [name for name in presets() if isinstance(preset(name), Transformer)]
+SOUNDS = ("whisper", "wav2vec2", "hubert", "speech-")
+"""Families that read sounds instead of tokens; `tests/nn/layers` holds their FLOPs."""
+TRANSFORMERS = [name for name in presets() if isinstance(preset(name), Transformer) and not name.startswith(SOUNDS)]
 DENSE = [name for name in TRANSFORMERS if not name.startswith(SPARSE)]
 
 
