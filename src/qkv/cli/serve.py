@@ -99,12 +99,10 @@ def serve(
             found = load(run, "cpu")
             if weights is None:
                 return found
-            whole = found.task in ("continue", "answer", "translate")  # each token reads the head
+            generates = found.task in ("continue", "answer", "translate")  # each token reads the head
+            whole = Scheme(weights="int8", activations="int8") if generates else False
             kind: Any = weights
-            ends = Scheme(weights="int8", activations="int8")
-            return found.quantize(
-                kind, activations="int8", method="rtn", embeddings=whole, head=whole, ends=ends if whole else None
-            )
+            return found.quantize(kind, activations="int8", method="rtn", embeddings=whole, head=whole)
 
         loaded = [opened(run) for run in runs]
         known = {one.title: path for one, path in zip(loaded, runs, strict=True)}

@@ -23,7 +23,7 @@ from ...nn.models.base import ModelSpec
 from ...nn.models.build import with_own_buffers
 from ...nn.models.heads.language_model import LanguageModelHead
 from ...nn.models.quantized.parts import experts_of
-from ...nn.models.quantized.select import group_sizes, matrices
+from ...nn.models.quantized.select import group_sizes, matrices, schemes_of
 from ...nn.models.transformer import TransformerModel
 from ...nn.quantization.methods.rtn import rtn
 from ...nn.quantization.scheme import Scheme
@@ -288,7 +288,8 @@ def _groups(model: TransformerModel, scheme: Scheme, weights: WeightFiles, where
     if isinstance(weights, QuantizedWeights):
         raise ValueError(f"{where}: its weights are quantized already; leave out weights={scheme.weights!r}")
     try:
-        return group_sizes(matrices(model), scheme)
+        layers = matrices(model)
+        return group_sizes(layers, schemes_of(layers, scheme))
     except ValueError as error:
         raise ValueError(f"{where} can't be loaded with weights={scheme.weights!r}: {error}") from None
 

@@ -322,7 +322,7 @@ class Run(LoadedModel):
         activations: "int8" or "fp8" also rounds the inputs of products, each token by its largest number.
         method:      rtn (rounding), gptq or awq; by default gptq for 4 bits if there are calibration data.
         calibrate:   `examples` of data for gptq and awq: a split of the run's data, by default "train", a file, or texts.
-        embeddings, head: whether to quantize these too; ends: their `Scheme`; keep: paths to leave out, as shell patterns.
+        embeddings, head: whether to quantize these too, or their own `Scheme`. keep: paths to leave out, as shell patterns.
 
         Raises ValueError for a layer that can't take the weights, for quantizing twice, and for empty calibration data.
         Warns if gptq or awq left experts to rounding, because few tokens were routed to them.

@@ -52,8 +52,9 @@ def test_embeddings_and_head_can_have_another_scheme(name: str) -> None:
     """Every layer is then what it is if all layers have its scheme."""
     built = [stirred(FAMILIES[name][0]).float() for _ in range(3)]
     four, eight = Scheme(weights="int4", group_size=8), Scheme(weights="int8", activations="int8")
-    for model, scheme, ends in zip(built, (four, four, eight), (eight, None, None), strict=True):
-        quantize(model, scheme, embeddings=True, head=True, ends=ends)
+    quantize(built[0], four, embeddings=eight, head=eight)
+    for model, scheme in zip(built[1:], (four, eight), strict=True):
+        quantize(model, scheme, embeddings=True, head=True)
     mixed, *pure = map(quantized, built)
     for path, matrix in mixed.items():
         (own,) = (each[path] for each in pure if each[path].packed.format is matrix.packed.format)

@@ -21,7 +21,7 @@ from ...quantization.scheme import Method, Scheme, check_method
 from ..transformer import TransformerModel
 from .moments import Forward, Moments, moments
 from .parts import QuantizedPart, experts_of, names, parts
-from .select import group_sizes, is_end, matrices
+from .select import group_sizes, matrices, schemes_of
 from .smoothing import smoothings
 
 TOKENS = {
@@ -64,9 +64,8 @@ def quantize(
     scheme: Scheme,
     method: Method = "rtn",
     *,
-    embeddings: bool = False,
-    head: bool = False,
-    ends: Scheme | None = None,
+    embeddings: bool | Scheme = False,
+    head: bool | Scheme = False,
     keep: str | Sequence[str] = (),
     batches: Sequence[Batch] = (),
     forward: Forward | None = None,
@@ -74,7 +73,7 @@ def quantize(
 ) -> Quantized:
     """Quantize a model's weights in place; see `select.matrices` for which. Tables are rounded in any case.
 
-    ends:    the scheme of embeddings and of the head, by default that of the other layers.
+    embeddings, head: whether to quantize these too, or a `Scheme` for them that differs from the one for other layers.
     batches: calibration data, which gptq and awq need; `forward` makes a pass over one, by default `model(**batch.inputs)`.
 
     An expert is calibrated on the tokens that are routed to it. One with fewer tokens than `TOKENS` times its inputs is
@@ -84,8 +83,8 @@ def quantize(
     """
     check_method(method)
     chosen = matrices(model, embeddings, head, keep)
-    schemes = {path: ends if ends is not None and is_end(path, layer) else scheme for path, layer in chosen.items()}
-    groups = {path: group_sizes({path: layer}, schemes[path])[path] for path, layer in chosen.items()}
+    schemes = schemes_of(chosen, scheme, embeddings, head)
+    groups = group_sizes(chosen, schemes)
     if method != "rtn" and not batches:
         raise ValueError(f"{method} needs calibration data; give some, or choose the method rtn, which needs none")
     before, errors = n_bytes(model), dict[str, float]()
@@ -102,7 +101,7 @@ def quantize(
 def blank(model: nn.Module, scheme: Scheme) -> None:
     """Replace the weights that `quantize` would quantize by uninitialized codes and scales, to measure their memory."""
     chosen = matrices(model)
-    for path, group in group_sizes(chosen, scheme).items():
+    for path, group in group_sizes(chosen, schemes_of(chosen, scheme)).items():
         weight = chosen[path].weight
         shape = (weight[..., 0].numel(), weight.shape[-1])
         packed = scheme.format.blank(shape, group, weight.device, scheme.symmetric)

@@ -21,7 +21,7 @@ from ..transformer import TransformerModel
 
 
 def matrices(
-    model: nn.Module, embeddings: bool = False, head: bool = False, keep: str | Sequence[str] = ()
+    model: nn.Module, embeddings: bool | Scheme = False, head: bool | Scheme = False, keep: str | Sequence[str] = ()
 ) -> dict[str, Any]:
     """Return the layers to quantize by their paths: the linear layers of the stacks, experts included.
 
@@ -37,7 +37,9 @@ def matrices(
     check_not_quantized(model, "quantization")
     if adapted_layers(model):
         raise ValueError("this model has an adapter; merge it into the model's weights by `fold` before quantization")
-    found = {name: layer for name, layer in model.named_modules() if _is_chosen(name, layer, embeddings, head)}
+    found = {
+        name: layer for name, layer in model.named_modules() if _is_chosen(name, layer, bool(embeddings), bool(head))
+    }
     keep = several.texts(keep, "keep")
     for pattern in keep:
         if not any(fnmatchcase(name, pattern) for name in found):
@@ -59,20 +61,27 @@ def _is_chosen(name: str, layer: nn.Module, embeddings: bool, head: bool) -> boo
     return isinstance(layer, Linear | GroupedLinear) or (embeddings and isinstance(layer, TokenEmbedding))
 
 
-def is_end(name: str, layer: nn.Module) -> bool:
-    """Whether a layer is a table of tokens or belongs to the head."""
-    return _is_of_head(name) or isinstance(layer, TokenEmbedding)
+def schemes_of(
+    layers: Mapping[str, Any], scheme: Scheme, embeddings: bool | Scheme = False, head: bool | Scheme = False
+) -> dict[str, Scheme]:
+    """The scheme of each layer: that of the embeddings or the head if they have another one, else `scheme`."""
+    own: dict[str, Scheme] = {}
+    for name, layer in layers.items():
+        chosen = head if _is_of_head(name) else embeddings if isinstance(layer, TokenEmbedding) else scheme
+        own[name] = chosen if isinstance(chosen, Scheme) else scheme
+    return own
 
 
 def _is_of_head(name: str) -> bool:
     return name.split(".")[0] in ("head", "classification_head")
 
 
-def group_sizes(layers: Mapping[str, Any], scheme: Scheme) -> dict[str, int]:
-    """The size of the groups of each layer. Raises ValueError naming a layer that can't take the scheme, and what it can."""
-    scheme.check()
+def group_sizes(layers: Mapping[str, Any], schemes: Mapping[str, Scheme]) -> dict[str, int]:
+    """The size of the groups of each layer. Raises ValueError naming a layer that can't take its scheme, and what it can."""
     sizes: dict[str, int] = {}
     for name, layer in layers.items():
+        scheme = schemes[name]
+        scheme.check()
         try:
             sizes[name] = scheme.format.group_size(layer.weight.shape[-1], scheme.group_size)
         except ValueError as error:

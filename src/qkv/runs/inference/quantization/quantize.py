@@ -31,9 +31,8 @@ def quantized(
     method: Method | None = None,
     calibrate: Data | None = None,
     examples: int = EXAMPLES,
-    embeddings: bool = False,
-    head: bool = False,
-    ends: Scheme | None = None,
+    embeddings: bool | Scheme = False,
+    head: bool | Scheme = False,
     keep: str | Sequence[str] = (),
     tell: Tell | None = None,
 ) -> tuple[R, Quantized]:
@@ -45,7 +44,8 @@ def quantized(
         batches: list[Batch] = []
         forward = None
     else:
-        select.group_sizes(select.matrices(run.model, embeddings, head, keep), scheme)  # before data are read
+        chosen = select.matrices(run.model, embeddings, head, keep)
+        select.group_sizes(chosen, select.schemes_of(chosen, scheme, embeddings, head))  # before data are read
         batches, forward = calibration(run, "train" if calibrate is None else calibrate, examples)
         _warn_of_few(run, batches)
     model = copy.deepcopy(run.model)
@@ -55,7 +55,6 @@ def quantized(
         method,
         embeddings=embeddings,
         head=head,
-        ends=ends,
         keep=keep,
         batches=batches,
         forward=forward,
