@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from served_runs import OPTIONS, TEXTS, Asked, settle
 
@@ -47,3 +49,22 @@ def test_what_never_fits_is_refused_and_what_does_not_fit_now_waits(run: Run, en
         Asked(*engine, "the")
     with pytest.raises(Busy):
         engine[0].do(alone(lambda: 1))
+
+
+def test_an_admitted_request_is_finished_though_the_queue_is_full_or_the_engine_closes(
+    engine: tuple[Engine, Decoder],
+) -> None:
+    with engine[0].admit():
+        engine[0].most_waiting = 0
+        with pytest.raises(Busy, match="wait already"), engine[0].admit():
+            pass
+        assert engine[0].do(alone(lambda: 1), admitted=True).result(60) == [1]
+        closing = threading.Thread(target=engine[0].close)
+        closing.start()
+        while engine[0].state != "ending":
+            pass
+        with pytest.raises(Busy, match="shutting down"):
+            engine[0].do(alone(lambda: 2))
+        assert engine[0].do(alone(lambda: 3), admitted=True).result(60) == [3]
+    closing.join(60)
+    assert not closing.is_alive()

@@ -10,6 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from qkv.runs.inference.run import Run
+from qkv.serving.engine import jobs
 
 
 def test_translations_with_and_without_beams(client: TestClient, runs: dict[str, Run]) -> None:
@@ -48,8 +49,9 @@ def test_embeddings_ranks_scores_and_likelihoods(client: TestClient, runs: dict[
 
 @pytest.mark.parametrize("options", [{"num_beams": 2}, {"do_sample": True, "num_samples": 2, "seed": 3}])
 def test_many_texts_are_translated_as_by_generate(
-    options: dict[str, Any], client: TestClient, runs: dict[str, Run]
+    options: dict[str, Any], client: TestClient, runs: dict[str, Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(jobs, "MOST_CHARACTERS", 40)  # samples with a seed depend on all texts, so they are not split
     texts = [f"{'a b c d e'[: 1 + 2 * (i % 5)]}" for i in range(20)]  # more than are computed at a time
     data = client.post("/v1/translate", json={"input": texts, "options": options}).json()["data"]
     wanted = runs["mt"].outputs(texts, runs["mt"].settings(**options))
@@ -57,3 +59,12 @@ def test_many_texts_are_translated_as_by_generate(
         [output.text for output in outputs][: len(one.get("texts", [0]))]
         for one, outputs in zip(data, wanted, strict=True)
     ]
+
+
+def test_an_error_of_a_piece_names_its_inputs(client: TestClient, runs: dict[str, Run]) -> None:
+    body = {"model": runs["lm"].title, "input": ["the"] * 130 + [""]}
+    answer = client.post("/v1/embeddings", json=body)
+    assert answer.status_code == 400
+    assert "in inputs 129 to 131, counted from the first: text 3 has no tokens" in answer.json()["error"]["message"]
+    body["input"] = body["input"][-2:]
+    assert client.post("/v1/embeddings", json=body).json()["error"]["message"].startswith("text 2 has no tokens")

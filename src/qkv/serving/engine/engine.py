@@ -6,8 +6,9 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from functools import partial
 from typing import Literal
 
@@ -64,6 +65,7 @@ class Engine:
         self._computing: Sequence[Job] = ()
         self._running: list[Work] = []
         self._ending = False
+        self._admitted = 0  # requests that are computed in several jobs
         self._turn_began: float | None = None
         self.crashes = 0  # of the engine and of decoders
         self._crashes = Crashes()
@@ -144,21 +146,40 @@ class Engine:
                 f"room for {self.most_tokens:,}; lower max_tokens or n, or shorten the prompt"
             )
 
-    def do(self, job: Job[Item, Result]) -> Future[Sequence[Result]]:
-        """Queue a job, which is joined with waiting jobs of its kind. Raises `Busy` if it can't be accepted."""
+    def do(self, job: Job[Item, Result], admitted: bool = False) -> Future[Sequence[Result]]:
+        """Queue a job, which is joined with waiting jobs of its kind. Raises `Busy` if it can't be accepted.
+
+        admitted: the job belongs to a request that was accepted with `admit`.
+        """
         with self._changed:
-            self._check_room()
+            self._check_room(admitted)
             self._jobs.add(job)
             self._changed.notify()
         return job.future
 
-    def _check_room(self) -> None:
-        if self._ending:
+    @contextmanager
+    def admit(self) -> Iterator[None]:
+        """Accept a request of several jobs. Until the context ends, neither a full queue nor `close` stops its jobs.
+
+        Raises `Busy` if the request can't be accepted.
+        """
+        with self._changed:
+            self._check_room()
+            self._admitted += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._admitted -= 1
+                self._changed.notify()
+
+    def _check_room(self, admitted: bool = False) -> None:
+        if self._ending and not admitted:
             raise Unavailable("the server is shutting down; try again at another one")
         _check_rest(self._crashes, "the engine")
         if self._thread.ident is not None and not self._thread.is_alive():
             raise Unavailable("the engine has stopped; the server has to be started again")
-        if self.waiting >= self.most_waiting:
+        if self.waiting >= self.most_waiting and not admitted:
             raise Busy(f"{self.waiting} requests wait already; try again later")
 
     # -- the engine's thread --------------------------------------------------------------------------------------------
@@ -179,7 +200,7 @@ class Engine:
             with self._changed:
                 while not (self._waiting or self._jobs or self.rows):
                     self._let_go()
-                    if self._ending:
+                    if self._ending and not self._admitted:
                         return
                     self._changed.wait()
             self._turn_began = time.monotonic()

@@ -75,7 +75,7 @@ async def read(request: Request, most: int) -> bytes:
                 parts.append(part)
     except TimeoutError:
         raise ApiError(
-            408, f"the body did not arrive within {PATIENCE:g} seconds", headers={"connection": "close"}
+            408, f"the body did not arrive within {PATIENCE:g} seconds", headers=CLOSE
         ) from None
     except ClientDisconnect:
         raise ApiError(499, "the client hung up") from None

@@ -38,12 +38,13 @@ ENDPOINTS = {  # by the command that does the same
 
 @dataclass(frozen=True)
 class RequestLimits:
-    """What one request may ask for.
+    """What one request may ask for, and all requests together.
 
-    body:      bytes. bodies: bytes of all requests that are read or answered. texts: inputs of one request.
-    characters: of a text. tokens: of a text that is read whole, if the model's context is longer: the time grows with
-               their square, and nothing else is computed meanwhile.
-    seconds:   until its answer is complete. stops: stop strings.
+    body:       bytes. texts: inputs. characters: of a text.
+    tokens:     of a text that is read whole, if the model's context is longer: the time grows with their square, and nothing
+                else is computed meanwhile.
+    seconds:    until its answer is complete. stops: stop strings.
+    bodies:     bytes of all requests that are read or answered. waiting: requests in the queue.
     """
 
     body: int = 8 << 20
@@ -160,17 +161,23 @@ class Models:
         """The result of something that is computed by itself on the engine's thread. Raises `ApiError` as `results` does."""
         return (await self.results(alone(work)))[0]
 
-    async def results(self, job: Job[Any, Result], most: int = MOST_JOINED) -> Sequence[Result]:
-        """The results of a job. One with more inputs than `most` is computed piece by piece, and other requests in between.
+    async def results(self, job: Job[Any, Result], most: int | None = MOST_JOINED) -> Sequence[Result]:
+        """The results of a job. It is computed in pieces of at most `most` inputs, and other requests in between; as a whole
+        if `most` is None.
 
         Raises `ApiError` if the queue is full or it takes too long.
         """
+        pieces = [job] if most is None else job.pieces(most)
         found: list[Result] = []
         try:
             async with asyncio.timeout(self.limits.seconds):
-                for piece in job.pieces(most):
-                    results = await asyncio.wrap_future(self.engine.do(piece))
-                    found += results
+                with self.engine.admit():
+                    for piece in pieces:
+                        try:
+                            results = await asyncio.wrap_future(self.engine.do(piece, admitted=True))
+                        except ValueError as error:
+                            raise _placed(error, len(found), piece, job) from None
+                        found += results
             return found
         except Busy as busy:
             raise overloaded(busy) from None
@@ -232,6 +239,15 @@ class Models:
         if event.outcome == "crashed":
             return ApiError(503, event.message, headers={"retry-after": "1"})
         return ApiError(400 if event.outcome == "refused" else 500, self.without_paths(event.message))
+
+
+def _placed(error: ValueError, before: int, piece: Job[Any, Any], job: Job[Any, Any]) -> ValueError:
+    """The error of a piece of a job. Places in its message count from the piece, so the message names the piece's inputs."""
+    count = len(piece.inputs)
+    if count == len(job.inputs):
+        return error
+    inputs = f"input {before + 1}" if count == 1 else f"inputs {before + 1} to {before + count}, counted from the first"
+    return ValueError(f"in {inputs}: {error}")
 
 
 def overloaded(busy: Busy) -> ApiError:

@@ -1,7 +1,7 @@
 """Endpoints of encoders and encoder–decoders: embeddings, ranking, translations, classes, predictions, likelihoods.
 
-Each request is one job of the engine. Requests of one kind that wait at the same time are computed as one batch, if that
-changes no number (`TextJobs`).
+Each request is one job of the engine, or several if it has many texts. Requests of one kind that wait at the same time are
+computed as one batch, if that changes no number (`TextJobs`).
 """
 
 from __future__ import annotations
@@ -221,8 +221,8 @@ async def translate(request: Request) -> Response:
     settings = served.run.generation.replace(asked.options)
     if settings.num_beams > 1 or settings.speculate is not None or settings.samples:
         _check_room(models, served, len(texts), settings)
-        own_seeds = settings.samples and settings.seed is not None  # of each place in the list, so it is not split
-        most = len(texts) if own_seeds else BEAMED
+        is_seeded = settings.samples and settings.seed is not None  # a text's samples depend on its place in the list
+        most = None if is_seeded else BEAMED
         job = Job(lambda some: served.run.outputs(some, settings), texts)
         outputs = await until_hung_up(request, models.results(job, most))
         return JSONResponse(_translated(served, outputs))
@@ -265,6 +265,22 @@ def _translated(served: Served, outputs: Sequence[Sequence[Any]]) -> dict[str, A
     return {"object": "list", "data": data, "model": served.name}
 
 
+def _rows(texts: Sequence[str], seconds: Sequence[str] | None, name: str) -> list[tuple[str, ...]]:
+    """Each text alone, or with its second text from the field `name`. Raises `ApiError` if their numbers differ."""
+    if seconds is None:
+        return [(text,) for text in texts]
+    if len(seconds) != len(texts):
+        each = name.removesuffix("s")
+        raise ApiError(
+            400, f"input has {len(texts)} texts and {name} has {len(seconds)}; give one {each} for each text", name
+        )
+    return list(zip(texts, seconds, strict=True))
+
+
+def _columns(rows: Sequence[tuple[str, ...]]) -> list[list[str]]:
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
 async def classify(request: Request) -> Response:
     models: Models = request.app.state.models
     asked = await bodies.fields(request, ClassifyFields, models.limits.body)
@@ -272,14 +288,11 @@ async def classify(request: Request) -> Response:
     texts = await _checked(models, served, asked.input, "input")
     pairs = None if asked.pairs is None else await _checked(models, served, asked.pairs, "pairs")
 
-    def compute(some: Sequence[tuple[str, ...]]) -> list[Classified]:
-        return served.run.classify(*([row[side] for row in some] for side in range(len(some[0]))))
+    rows = _rows(texts, pairs, "pairs")
 
-    if pairs is not None and len(pairs) != len(texts):
-        raise ApiError(
-            400, f"input has {len(texts)} texts and pairs has {len(pairs)}; give one pair for each text", "pairs"
-        )
-    rows: list[tuple[str, ...]] = [(text,) for text in texts] if pairs is None else list(zip(texts, pairs, strict=True))
+    def compute(some: Sequence[tuple[str, ...]]) -> list[Classified]:
+        return served.run.classify(*_columns(some))
+
     found = await until_hung_up(
         request, models.results(served.text_jobs.job(("classify", pairs is None), rows, compute))
     )
@@ -324,18 +337,10 @@ async def log_likelihood(request: Request) -> Response:
     served = models.find(asked.model, "/v1/loglikelihood")
     texts = await _checked(models, served, asked.input, "input")
     targets = None if asked.targets is None else await _checked(models, served, asked.targets, "targets")
-    if targets is not None and len(targets) != len(texts):
-        raise ApiError(
-            400,
-            f"input has {len(texts)} texts and targets has {len(targets)}; give one target for each text",
-            "targets",
-        )
-    rows: list[tuple[str, ...]] = (
-        [(text,) for text in texts] if targets is None else list(zip(texts, targets, strict=True))
-    )
+    rows = _rows(texts, targets, "targets")
 
     def compute(some: Sequence[tuple[str, ...]]) -> list[TextScore]:
-        return served.run.score(*([row[side] for row in some] for side in range(len(some[0]))))
+        return served.run.score(*_columns(some))
 
     found = await until_hung_up(request, models.results(Job(compute, rows)))
     data = [
