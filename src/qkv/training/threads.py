@@ -150,8 +150,8 @@ class ThreadTuner:
         return ThreadChoice(self.threads, seconds, max(0.0, load), before)
 
     def watch(self, tokens: int, seconds: float) -> None:
-        """Note the pace of a step. The first step makes a choice `due`, and so does a change of the pace or of what other
-        programs use."""
+        """Record the pace of a step. A choice is `due` after the first step, and after the pace or the load of other programs
+        has changed."""
         if len(self.numbers) == 1 or not tokens:
             return
         if not self._chosen:

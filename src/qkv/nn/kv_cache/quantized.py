@@ -59,7 +59,7 @@ class QuantizedState(SlotState[SlotTable]):
         return self._sides["k"].held(), self._sides["v"].held()
 
     def holds(self, held: tuple[CachedCodes, CachedCodes]) -> bool:
-        """Return whether keys and values are still stored in the tensors that an earlier `held()` returned."""
+        """Return whether the cache still stores keys and values in the tensors that `held` returned before."""
         return self._sides["k"].holds(held[0]) and self._sides["v"].holds(held[1])
 
     def written(self, count: int) -> None:

@@ -31,8 +31,8 @@ class Frames(Input, kind="frames"):
     convolution, so a padded sound whose frames fill its last token gives what it gives alone.
 
     stem: widths of 3 × 3 convolutions over bands and frames, one for each of the `strides`, instead of convolutions over
-          frames. Each halves the bands, and a linear layer makes a token of what is left (Dong et al. 2018, without the norm
-          of `layers.convolution`). Such a model learns a pattern once for all bands, so it needs fewer voices.
+          frames. Each halves the bands, and a linear layer makes a token of what is left, as in Dong et al. (2018), but with
+          the norm of `layers.convolution`. All bands share the same filters.
     """
 
     mels: int = Field(default=80, gt=0)

@@ -168,8 +168,10 @@ def tie_again(model: Tied, keys: object) -> None:
     model.tie()
 
 
-def warn_of_copying(model: Any, ids: object, labels: Tensor) -> None:
+def warn_of_copying(model: Any, ids: object, labels: Tensor | None) -> None:
     """Warn if the first labels of a decoder equal its ids: such a model learns to copy, because labels are not shifted."""
+    if labels is None or torch.compiler.is_compiling() or model.labels_seen:
+        return  # in this order: a graph that reads `labels_seen` is compiled again when it changes
     if type(ids) is not Tensor or type(labels) is not Tensor:
         return  # fake tensors, for one, have no values to compare
     model.labels_seen = True

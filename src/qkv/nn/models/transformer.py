@@ -294,8 +294,7 @@ class TransformerModel(nn.Module):
         """
         if ids is None or others:
             raise wrong_call(self.forward, others)
-        if labels is not None and not torch.compiler.is_compiling() and not self.labels_seen:
-            warn_of_copying(self, ids if target is None else target, labels)
+        warn_of_copying(self, ids if target is None else target, labels)
         second = self.classification_head
         if classes is not None:
             if second is None or labels is None:

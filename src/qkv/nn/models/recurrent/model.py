@@ -226,8 +226,7 @@ class RecurrentModel(ModelModule):
         """
         if ids is None:
             raise wrong_call(self.forward, layouts)
-        if labels is not None and not torch.compiler.is_compiling() and not self.labels_seen:
-            warn_of_copying(self, ids if target is None else target, labels)
+        warn_of_copying(self, ids if target is None else target, labels)
         hidden = self.hidden(ids, target, **layouts)
         return self.head(hidden) if labels is None else self.head.loss(hidden, labels, label_smoothing, z_loss)
 
