@@ -59,6 +59,7 @@ def test_what_is_no_run_is_refused_and_left_alone(name: str, capsys: pytest.Capt
     [
         ("a b", "several runs are compared on a separate page; name it with --out page.html"),
         ("a --out page.html", "--out is for the page of several runs"),
+        ("a --overwrite", "--overwrite is for the page of several runs"),
         ("a b --out page.pdf", "--out is a file that ends in .html, not page.pdf"),
         ("a b --out no/page.html", "there is no folder no for page.html; create it first"),
     ],

@@ -163,7 +163,7 @@ def test_the_message_on_a_file_calls_it_a_file() -> None:
 
 
 def test_a_table_that_is_not_there_is_an_error_and_no_text(
-    trained_lm: Path, capsys: pytest.CaptureFixture[str]
+    trained_lm: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert main(["generate", str(trained_lm), "nofile.csv"]) == 2
     assert "there is no file 'nofile.csv'; correct the name" in capsys.readouterr().err
@@ -171,3 +171,7 @@ def test_a_table_that_is_not_there_is_an_error_and_no_text(
         assert main(["generate", str(trained_lm), name]) == 2
         assert f"there is no file '{name}'" in capsys.readouterr().err
     assert main(["generate", str(trained_lm), "a.word", "--max-new-tokens", "1"]) == 0
+    monkeypatch.chdir(tmp_path)
+    Path("word").touch()  # an empty file, which has no kind
+    assert main(["generate", str(trained_lm), "word", "--max-new-tokens", "1"]) == 0
+    assert "'word' is read as a text, though there is a file of that name" in capsys.readouterr().err

@@ -32,9 +32,9 @@ def report(
         if RunState.of(run) in (RunState.FREE, RunState.FOREIGN):
             raise ValueError(f"{run} is not a run directory; give one that `qkv train` wrote, such as runs/NAME")
     if len(runs) == 1:
-        if out is not None:
-            raise ValueError("--out is for the page of several runs; the report of one is written into its directory")
-        claim_page(None, overwrite)
+        if out is not None or overwrite:
+            given = "--overwrite" if out is None else "--out"
+            raise ValueError(f"{given} is for the page of several runs; the report of one is written into its directory")
         echo(f"The report is in {write_report(runs[0])}; open it in a browser.")
         return
     if out is None:

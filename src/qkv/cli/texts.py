@@ -264,12 +264,15 @@ def _lines_of(existing: Sequence[Path], texts: Sequence[str]) -> bool:
 
 
 def _check_text(path: Path) -> None:
-    """Raise ValueError for a file whose content, or name, is that of another kind of file than text."""
+    """Raise ValueError for a file whose content, or name, is that of another kind of file than text. An empty file is none."""
     from ..data.file_kinds import markup, other_kind, other_table, without_marks
     from ..data.files.compressed import open_bytes
     from ..runs.inference.tables.read import OTHER_TABLES
 
-    content, named = open_bytes(path), path.suffix.lower() in OTHER_TABLES
+    named = path.suffix.lower() in OTHER_TABLES
+    if not named and path.stat().st_size == 0:
+        return
+    content = open_bytes(path)
     kind = (other_table if named else other_kind)(path, content)
     if kind is None and (marks := markup(path, content)) == "a Jupyter notebook":
         kind = f"{path.name} is {marks}; {without_marks(path, marks)}"
