@@ -34,7 +34,9 @@ def report(
     if len(runs) == 1:
         if out is not None or overwrite:
             given = "--overwrite" if out is None else "--out"
-            raise ValueError(f"{given} is for the page of several runs; the report of one is written into its directory")
+            raise ValueError(
+                f"{given} is for the page of several runs; the report of one is written into its directory"
+            )
         echo(f"The report is in {write_report(runs[0])}; open it in a browser.")
         return
     if out is None:

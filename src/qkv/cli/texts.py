@@ -264,7 +264,7 @@ def _lines_of(existing: Sequence[Path], texts: Sequence[str]) -> bool:
 
 
 def _check_text(path: Path) -> None:
-    """Raise ValueError for a file whose content, or name, is that of another kind of file than text. An empty file is none."""
+    """Raise ValueError for a file whose content or name is that of another kind than text, unless it is empty."""
     from ..data.file_kinds import markup, other_kind, other_table, without_marks
     from ..data.files.compressed import open_bytes
     from ..runs.inference.tables.read import OTHER_TABLES

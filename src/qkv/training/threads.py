@@ -150,7 +150,7 @@ class ThreadTuner:
         return ThreadChoice(self.threads, seconds, max(0.0, load), before)
 
     def watch(self, tokens: int, seconds: float) -> None:
-        """Record the pace of a step. A choice is `due` after the first step, and after the pace or the load of other programs
+        """Record the pace of a step. A choice is `due` after the first step, and when the pace or the load of other programs
         has changed."""
         if len(self.numbers) == 1 or not tokens:
             return

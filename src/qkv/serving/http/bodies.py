@@ -74,9 +74,7 @@ async def read(request: Request, most: int) -> bytes:
                     raise _too_large(most)
                 parts.append(part)
     except TimeoutError:
-        raise ApiError(
-            408, f"the body did not arrive within {PATIENCE:g} seconds", headers=CLOSE
-        ) from None
+        raise ApiError(408, f"the body did not arrive within {PATIENCE:g} seconds", headers=CLOSE) from None
     except ClientDisconnect:
         raise ApiError(499, "the client hung up") from None
     return b"".join(parts)
