@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,6 +46,22 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("fast" if "not slow" in config.option.markexpr else "all")
     if not config.pluginmanager.has_plugin(summary.NAME):
         config.pluginmanager.register(summary, summary.NAME)
+    _use_empty_cache(config)
+
+
+def _use_empty_cache(config: pytest.Config) -> None:
+    """Use an empty cache folder that is deleted at the end, so tests don't depend on earlier ones and leave nothing in the
+    user's. Its compiled kernels are the user's, since compiling takes long."""
+    from qkv.data.files import cache
+    from qkv.nn.kernels.native.compiler import cache_refused
+
+    kernels = (cache.folder() / "kernels").absolute()
+    folder = tempfile.TemporaryDirectory(prefix="qkv-tests-")
+    config.add_cleanup(folder.cleanup)
+    if cache_refused() is None and kernels.is_dir():
+        with contextlib.suppress(OSError):  # without links, as on Windows, kernels are compiled for these tests
+            Path(folder.name, "kernels").symlink_to(kernels.resolve(), target_is_directory=True)
+    os.environ["QKV_CACHE"] = folder.name
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
