@@ -11,9 +11,12 @@ import pytest
 from qkv.cli import train as command
 from qkv.data import ahead
 from qkv.data.source import Source
+from qkv.data.synthetic.copy_reverse_sort import Reverse
 from qkv.data.synthetic.localise import Localise
+from qkv.data.tokenizers.from_file import FromFile
 from qkv.data.tokenizers.tokenizer import Tokenizer, train
 from qkv.data.tokenizers.training.bpe import BPE
+from qkv.data.tokenizers.training.spec import TokenizerSpec
 from qkv.runs.recipes.recipe import Recipe
 from qkv.runs.train import kept_tokenizer
 from qkv.runs.train.kept_tokenizer import is_kept, kept_or_trained
@@ -63,10 +66,21 @@ def test_what_belongs_to_a_kept_tokenizer(monkeypatch: pytest.MonkeyPatch) -> No
     assert not is_kept(source, spec)
 
 
-def test_other_texts_are_not_kept(folder: Path) -> None:
-    reverse = Source.from_dict({"kind": "reverse", "train": 20})
-    kept_or_trained(reverse, BPE(), _small)
-    assert not is_kept(reverse, BPE()) and not list(folder.iterdir())
+class Whispered(Localise, kind="whispered"):
+    """A source whose code is not part of `qkv.data`."""
+
+
+@pytest.mark.parametrize(
+    ("source", "spec"),
+    [
+        (Reverse(train=20), BPE()),  # which takes no time
+        (Whispered(languages=("de",), domains=("time",)), BPE()),
+        (Localise(languages=("de",), domains=("time",)), FromFile(path="tokenizer.json")),
+    ],
+)
+def test_what_depends_on_more_than_the_key_is_not_kept(source: Source, spec: TokenizerSpec, folder: Path) -> None:
+    kept_or_trained(source, spec, _small)
+    assert not is_kept(source, spec) and not list(folder.iterdir())
 
 
 def test_without_a_usable_folder_it_is_trained(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
