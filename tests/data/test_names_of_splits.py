@@ -34,11 +34,14 @@ def test_the_folder_of_a_file_tells_before_its_name() -> None:
     assert placed_split(PurePath("my test/a.txt")) is None  # a title, not the name of a split
 
 
-def test_training_files_named_after_other_splits_are_told(tmp_path: Path) -> None:
+def test_training_files_named_after_other_splits_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("train", "valid", "test"):
         (tmp_path / f"{name}.txt").write_text("".join(f"word {i} of {name}\n" for i in range(50)))
     notes = " ".join(Text(path=str(tmp_path), documents="line").notes())
     assert "2 training files are of another split, as their names tell (test.txt, valid.txt)" in notes
+    monkeypatch.chdir(tmp_path)
+    notes = " ".join(Text(path=("train.txt", str(tmp_path / "test.txt")), documents="line").notes())
+    assert "1 training file is of another split, as its name tells (test.txt)" in notes
     (tmp_path / "train.txt").unlink()
     assert "another split" not in " ".join(Text(path=str(tmp_path), documents="line").notes())
 

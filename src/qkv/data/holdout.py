@@ -119,7 +119,7 @@ class FileSource(HoldOutSource):
 
     def _named_otherwise(self) -> Iterator[str]:
         """A note on training files that have the names of other splits."""
-        paths = self.paths("train")
+        paths = [path.absolute() for path in self.paths("train")]
         if len(paths) > 1:
             above = os.path.commonpath(path.parent for path in paths)
             yield from named_otherwise([path.relative_to(above) for path in paths])
