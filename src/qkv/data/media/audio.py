@@ -114,7 +114,7 @@ def _of_container(data: bytes, where: str) -> tuple[Wave, int] | Skipped:
     except (av.FFmpegError, ValueError, MemoryError) as error:
         return Skipped(f"{_UNREADABLE} ({str(error).rpartition('] ')[2].split(':')[0] or 'damaged'})")
     wave = np.concatenate(parts).astype(np.float32) if parts else np.zeros(0, np.float32)
-    return (wave, rate) if len(wave) else Skipped("without sound")
+    return (wave, rate) if len(wave) else _NOTHING
 
 
 def duration(data: bytes) -> tuple[float, int] | None:

@@ -127,7 +127,6 @@ class Placed:
         self._classes = [("/".join(parts[shared:]) if by_path else parts[-1]) if parts else None for parts in classes]
         self.notes: tuple[str, ...] = self._beside_splits()
         if by_path:
-            alike: list[tuple[str, ...]] = [path for path in paths if path[-1] == clashes[0]]
             alike = [path for path in paths if path[-1] == clashes[0]]
             deepest = min(alike, key=lambda path: (-len(path), path))
             first = "/".join(deepest)

@@ -128,8 +128,8 @@ def _classes(names: list[PurePosixPath]) -> Counter[str]:
 
 def _loose(names: list[PurePosixPath], what: str) -> str | None:
     """Why files are not taken for examples in the folders of their classes, if only some of them lie in none."""
-    loose = [name for name in names if not name.parent.name or name.parent.name.lower() in SPLIT_NAMES]
-    classes = {name.parent.name for name in names if name not in loose}
+    loose = [name for name in names if name.parent.name.lower() in ("", *SPLIT_NAMES)]
+    classes = {name.parent.name for name in names} - {name.parent.name for name in loose}
     if not loose or len(classes) < 2 or 10 * len(loose) > len(names):
         return None
     some = ", ".join(map(str, loose[:3])) + (" …" if loose[3:] else "")
