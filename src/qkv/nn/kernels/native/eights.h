@@ -1,4 +1,5 @@
-// Vectors of eight floats: loads from fp32 and bf16, and sums of their numbers. Exponentials and the like of vectors of any width.
+// Vectors of eight floats: loads from fp32 and bf16, sums of their numbers, and transposes. Exponentials and the like of vectors
+// of any width.
 #pragma once
 #include <cstdint>
 #include <cstring>

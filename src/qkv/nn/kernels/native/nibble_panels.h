@@ -16,7 +16,7 @@ struct Panel {
     const char *codes, *scales, *zeros;  // zeros: null where they are 8
 };
 
-// Even columns before odd ones in each 8 of x, whose number is a multiple of 64.
+// `parted` with a span of 8, in vectors: even columns before odd ones in each 8 of x, whose number is a multiple of 64.
 inline void part_eights(int8_t* x, long depth) {
     const __m512i places = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15));
     for (long i = 0; i < depth; i += LINE) _mm512_storeu_si512(x + i, _mm512_shuffle_epi8(_mm512_loadu_si512(x + i), places));

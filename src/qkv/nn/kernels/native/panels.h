@@ -1,5 +1,5 @@
-// Products of many rows, and of any number in 4 bits: some rows of W are rearranged to a panel (lanes.h), which stays in the cache
-// while all rows of x are read.
+// Products of many rows, or of any number if W has 4 bits: some rows of W are rearranged to a panel (lanes.h), which stays in the
+// cache while all rows of x are read.
 #pragma once
 #include "activations.h"
 #include "half_tiles.h"
@@ -122,8 +122,8 @@ inline void panel_outputs(const Weight& w, const PackedRows& in, const Place& to
     char *codes = room(held, V * LINE * (lanes + 2 * groups)), *scales = codes + V * LINE * lanes, *zeros = scales + V * LINE * groups;
     for (int v = 0; v < V; ++v) {
         const long own = o + v * ACROSS, some = std::min(ACROSS, o + count - own);
-        const auto packed = [&](const void* rows, long step, long wide, int32_t moved, char* to) {
-            pack_panel<V>(static_cast<const char*>(rows) + own * step, step, some, wide, moved, to, v);
+        const auto packed = [&](const void* rows, long step, long wide, int32_t moved, char* into) {
+            pack_panel<V>(static_cast<const char*>(rows) + own * step, step, some, wide, moved, into, v);
         };
         packed(w.codes, bytes, lanes, s.kind == BYTE ? TURNED : 0, codes);
         packed(w.scales, 4 * groups, groups, 0, scales);
@@ -158,13 +158,14 @@ bool panels_fit(const Sizes& s) {
     if (s.kind == NIBBLE) return s.integer && ByteLanes::THERE && pairs_fit(s);
     if (s.kind == BYTE) {
         const bool fits = s.integer && ByteLanes::THERE && s.group == s.depth;
-        return fits && (s.rows >= BYTE_LEAST || (s.order != ANY && s.order != FEW));
+        return fits && (s.rows >= BYTE_LEAST || s.order == PANELS);
     }
     if (s.order == FEW || (s.order == ANY && s.rows < PANEL_LEAST)) return false;
     return s.kind == FULL || halves_fit(s);
 }
 
-// Whether they are for any number of rows in this order, and not only give the same sums as tiles do.
+// Whether panels may also apply activations and add to y. They may not if few rows, whose numbers have to be the same, are left to
+// tiles, which give the same sums and do neither.
 bool always_by_panels(const Sizes& s) { return panels_fit(s) && !(s.kind == BYTE && s.order == FEW); }
 
 // One row of x in the format of the lanes, in `room` unless it is there already.

@@ -15,8 +15,8 @@ constexpr long PAIR = 2 * BLOCK;  // columns of 32 bytes of 4-bit codes
 
 enum Kind { FULL, HALF, BYTE, NIBBLE };
 
-// In which order sums are added up: as is fastest for so many rows, or in that of few rows for any number of them.
-enum Order { ANY, FEW };
+// In which order sums are added up: as is fastest for so many rows, or for any number of them in that of few rows or of panels.
+enum Order { ANY, FEW, PANELS };
 
 struct Sizes {
     long count, rows, depth, group;

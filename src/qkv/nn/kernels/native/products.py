@@ -43,7 +43,8 @@ def in_one_order(order: int) -> Iterator[None]:
     """Add up sums in one order for any number of rows inside: that of `FEW` rows, or of many, which are read in `PANELS`.
 
     A row's product is then the same to the bit whatever other rows there are. By default the order is the fastest one.
-    Panels are for matrices in fp32, in bf16 and in 8 bits; `layers.is_by_panels` tells.
+    Panels are for matrices in fp32 and bf16, and for matrices in 8 and 4 bits with activations in 8 bits;
+    `layers.is_by_panels` tells.
     """
     before, ORDER.now = ORDER.now, order
     try:
