@@ -2,7 +2,7 @@
 
 libsndfile takes the length of MPEG audio (MP3) from its Xing or Info tag, and without one estimates it from the size of the
 first frame; samples beyond the estimate are never decoded. FLAC and CAF files that were written to a pipe have no length.
-FFmpeg reads a video that ends early as a shorter one.
+FFmpeg reads a truncated video without an error, as if it were shorter.
 """
 
 from __future__ import annotations
