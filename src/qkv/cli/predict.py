@@ -149,8 +149,8 @@ def predict(
 
 
 def _about(files: FilesBeside, questions: list[str] | None) -> list[str]:
-    """Return the inputs of a run that reads files. With questions, either all are about one picture, or each has its own.
-    For a run that also reads texts, a file without a question gets a text with only its placeholder.
+    """Return the inputs of a run that reads files. There is one picture for all questions, or one for each question. For a
+    run that also reads texts, a file without a question gets a text with only its placeholder.
 
     Raises ValueError for files of a kind that the run doesn't read.
     """

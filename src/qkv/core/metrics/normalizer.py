@@ -20,14 +20,14 @@ _SPELLINGS = TypeAdapter(dict[str, str])
 
 
 def normalizer(kind: Normalizer, spellings: Mapping[str, str] | None = None) -> Callable[[str], str]:
-    """The function that normalizes a text; `spellings` are those of `english`."""
+    """Return the function that normalizes a text. `english` also replaces words by `spellings`."""
     functions = {"none": str, "basic": basic, "english": partial(english, spellings=spellings)}
     return cast(Callable[[str], str], functions[kind])
 
 
 def read_spellings(path: str) -> dict[str, str]:
-    """Read a file of spellings, a JSON object of words such as {"colour": "color"}. Raises ValueError that names the file if
-    it is none."""
+    """Read a file of spellings: a JSON object that maps words to words, such as {"colour": "color"}. Raises ValueError that
+    names the file if it is missing or holds anything else."""
     file = Path(path).expanduser()
     if not file.is_file():
         raise ValueError(

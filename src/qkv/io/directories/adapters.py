@@ -89,23 +89,10 @@ def load_adapter(model: Model, path: Path | str) -> Model:
     raise max(refusals, key=lambda one: one[0])[1]  # of the names that the adapter has, or else of the model's family
 
 
-_FORMATS = {
-    "bnb",
-    "4bit",
-    "8bit",
-    "gptq",
-    "awq",
-    "int4",
-    "int8",
-    "fp8",
-    "bf16",
-    "fp16",
-    "hf",
-    "gguf",
-    "unsloth",
-    "meta",
-}
-"""Parts of names by which copies of one model differ."""
+_FORMATS = frozenset(
+    ["bnb", "4bit", "8bit", "gptq", "awq", "int4", "int8", "fp8", "bf16", "fp16", "hf", "gguf", "unsloth", "meta"]
+)
+"""Words in the names of a model's copies that tell a format or an owner, not another model."""
 
 
 def _warn_of_another_base(config: Mapping[str, Any], model: TransformerModel, folder: Path) -> None:
@@ -124,6 +111,7 @@ def _warn_of_another_base(config: Mapping[str, Any], model: TransformerModel, fo
 
 
 def _plain(name: str) -> str:
+    """Return the name of a model without owner, format, case and punctuation."""
     parts = re.split(r"[^a-z0-9]+", name.rpartition("/")[2].lower())
     return "".join(part for part in parts if part not in _FORMATS)
 

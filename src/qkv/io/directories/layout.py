@@ -338,7 +338,7 @@ def claim_page(path: Path | None, overwrite: bool) -> None:
 
 
 def is_own_page(path: Path) -> bool:
-    """Whether a file is a page that qkv wrote, and no link to one."""
+    """Whether a path is a page that qkv wrote. A symbolic link is not."""
     return path.is_file() and not path.is_symlink() and is_written(path, PurePath(path.name))
 
 
