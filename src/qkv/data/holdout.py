@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .shuffle import text_hash
-from .source import SPLITS, TEXTS, Example, Skipped, Source, Split, Table, named_otherwise
+from .source import SPLITS, TEXTS, Example, Skipped, Source, Split, Table, note_on_other_splits
 from .tables import ComputedTable, subset_table, weight_of
 from .tokenizers.chat.messages import files_in, text_of
 
@@ -115,14 +115,14 @@ class FileSource(HoldOutSource):
         return ", ".join(map(str, paths)), *((stat.st_size, stat.st_mtime_ns) for stat in (p.stat() for p in paths))
 
     def notes(self) -> tuple[str, ...]:
-        return (*super().notes(), *self._overlaps(), *self._named_otherwise())
+        return (*super().notes(), *self._overlaps(), *self._other_splits())
 
-    def _named_otherwise(self) -> Iterator[str]:
+    def _other_splits(self) -> Iterator[str]:
         """A note on training files that have the names of other splits."""
         paths = [path.absolute() for path in self.paths("train")]
         if len(paths) > 1:
             above = os.path.commonpath(path.parent for path in paths)
-            yield from named_otherwise([path.relative_to(above) for path in paths])
+            yield from note_on_other_splits([path.relative_to(above) for path in paths])
 
     def _overlaps(self) -> Iterator[str]:
         """Notes on examples and files that are in the training data and in another split."""

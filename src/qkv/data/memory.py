@@ -64,11 +64,12 @@ class Memory(HoldOutSource, kind="memory"):
 
     @property
     def first(self) -> Example | Skipped:
-        """The first training example that is not skipped. Only the first few are searched."""
+        """`first_of("train")`."""
         return self.first_of("train")
 
     def first_of(self, split: Split) -> Example | Skipped:
-        """Return the first example of a split that is not skipped. Only the first few are searched."""
+        """Return the first example of a split that is not skipped. If the first 1,000 rows are all skipped, return the
+        reason for the first one."""
         table = self.open(split)
         entries = (table[i] for i in range(min(len(table), _INSPECTED)))
         first = next((entry for entry in entries if isinstance(entry, dict)), table[0])

@@ -321,24 +321,24 @@ def new_notes(data: Source, before: Source) -> list[str]:
 
 
 def names_of(split: Split) -> tuple[str, ...]:
-    """The usual names of a split, its own first."""
+    """Return the usual names of a split, first the name that qkv uses."""
     return tuple(name for name, one in SPLIT_NAMES.items() if one == split)
 
 
 def split_of(path: PurePath) -> Split | None:
-    """The split that a word in the name of a file or folder tells."""
+    """Return the split that a word in the name of a file or folder tells."""
     words = re.split(r"[\W\d_]+", path.name.lower())
     return next((SPLIT_NAMES[word] for word in words if word in SPLIT_NAMES), None)
 
 
 def placed_split(path: PurePath) -> Split | None:
-    """The split that a folder on the way to a file tells by its whole name, or else the name of the file."""
+    """Return the split of the first folder on the path whose whole name is that of a split, or else of the file's name."""
     folders = (SPLIT_NAMES.get(part.lower()) for part in path.parts[:-1])
     return next((split for split in folders if split is not None), None) or split_of(path)
 
 
-def named_otherwise(names: Sequence[PurePath]) -> Iterator[str]:
-    """Yield a note if files that are all read for training have the names of several splits."""
+def note_on_other_splits(names: Sequence[PurePath]) -> Iterator[str]:
+    """Yield a note if some training files are named after other splits, and another is named after training."""
     splits = [placed_split(name) for name in names]
     others = [name for name, split in zip(names, splits, strict=True) if split in SPLITS[1:]]
     if not others or "train" not in splits:

@@ -34,7 +34,7 @@ FILTERS: dict[int, Filter] = {
 }  # by Pillow's numbers, which files of the Hub have  # fmt: skip
 CHANNELS: dict[Color, int] = {"rgb": 3, "gray": 1}
 MOST_PIXELS = 64 << 20  # in one image; a decoded one takes up to 3 bytes per pixel
-_STRETCH = 10.0  # times, which is told
+_STRETCH = 10.0  # factor
 MOST_SIDE = 65_535  # the limit of JPEG; for an image of a single line, Pillow needs many times its size
 MOST_FRAMES = 10_000
 
@@ -269,7 +269,7 @@ def check_ratio(shape: Size, size: Size, where: str) -> None:
 
 
 def warn_of_stretch(shape: Size, size: Size, where: str) -> None:
-    """Warn, naming the picture, if stretching it to a size changes the ratio of its sides more than `_STRETCH` times."""
+    """Warn, naming the picture, if stretching it to a size changes the ratio of its sides by more than `_STRETCH`."""
     ratio = shape[1] * size[0] / (shape[0] * size[1])
     if not 1 / _STRETCH <= ratio <= _STRETCH:
         warnings.warn(

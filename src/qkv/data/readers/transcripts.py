@@ -13,7 +13,7 @@ from ..files.json_lines import json_value
 from ..files.text_files import NamedRecords
 from ..media.image_files import is_wanted, stamp_of
 from ..shuffle import text_hash
-from ..source import Example, Skipped, Split, Table, named_otherwise
+from ..source import Example, Skipped, Split, Table, note_on_other_splits
 from ..tables import ComputedTable
 from .audio import SUFFIXES
 
@@ -52,7 +52,7 @@ class Transcripts(NamedRecords, kind="transcripts"):
         if not folders:
             return super().notes()
         return tuple(
-            named_otherwise(
+            note_on_other_splits(
                 [PurePath(pair.file) for path in folders for pair in _pairs(path, stamp_of(path)) if pair.file]
             )
         )

@@ -60,8 +60,8 @@ def test_sounds_with_transcripts_beside_them_are_for_recognition(tmp_path: Path)
 
 
 def test_pictures_and_masks_in_the_folder_of_a_split_are_no_classes(tmp_path: Path) -> None:
-    for name in ("test/images/1.png", "train/images/1.png", "test/masks/1.png", "train/masks/1.png"):
+    for name in ("test/Images/1.png", "train/Images/1.png", "test/Masks/1.png", "train/Masks/1.png"):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_bytes(b"")
     found = of_folder(tmp_path, RecordFormat())
-    assert isinstance(found, str) and f"data.path={tmp_path / 'train'} data.images=images data.masks=masks" in found
+    assert isinstance(found, str) and f"data.path={tmp_path / 'train'} data.images=Images data.masks=Masks" in found

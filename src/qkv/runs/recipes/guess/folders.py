@@ -174,7 +174,7 @@ def _saved(listing: Listing) -> Guess | str | None:
     if not listing.place.is_dir() or not ("dataset_dict.json" in tops or {"dataset_info.json", "state.json"} <= tops):
         return None
     infos = [name for name in listing.names if name.name == "dataset_info.json"]
-    info = next((name for name in infos if split_of(Path(name.parent.name)) == "train"), infos[0] if infos else None)
+    info = next((name for name in infos if split_of(name.parent) == "train"), infos[0] if infos else None)
     about = json_file(listing.place / info) if info else {}
     features = about.get("features") if isinstance(about, dict) else None
     features = features if isinstance(features, dict) else {}
@@ -240,7 +240,7 @@ def _is_coco(path: Path) -> bool:
 
 def _split_in(name: PurePosixPath) -> Split | None:
     """The split that a file's name tells, or else the folder that it is in."""
-    return split_of(Path(name.name)) or split_of(Path(name.parent.name))
+    return split_of(name) or split_of(name.parent)
 
 
 def _pictures_of(name: PurePosixPath, split: str, images: list[PurePosixPath]) -> PurePosixPath:
@@ -251,7 +251,7 @@ def _pictures_of(name: PurePosixPath, split: str, images: list[PurePosixPath]) -
         return own[0]
     if name.parent in folders:
         return name.parent
-    named = (folder for folder in folders if split_of(Path(folder.name)) == split)
+    named = (folder for folder in folders if split_of(folder) == split)
     return next(named, folders[0] if folders else PurePosixPath())
 
 
@@ -303,8 +303,9 @@ def _images(listing: Listing) -> Guess | str | None:
     classes = _classes(images)
     if not classes:
         return _loose(images, "image")
-    if (pair := next((pair for pair in MASKS if {name.lower() for name in classes} == set(pair)), None)) is not None:
-        above = max((name.parent.parent for name in images), key=lambda folder: split_of(Path(folder.name)) == "train")
+    own = {name.lower(): name for name in classes}
+    if (pair := next(([own[name] for name in pair] for pair in MASKS if own.keys() == set(pair)), None)) is not None:
+        above = max((name.parent.parent for name in images), key=lambda folder: split_of(folder) == "train")
         command = f"qkv train segment data.kind=masks {setting('data.path', listing.place / above)}"
         return (
             f"it holds pictures in {pair[0]} and masks in {pair[1]}, but not at its top; `{command} data.images={pair[0]} "

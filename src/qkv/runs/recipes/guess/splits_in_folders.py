@@ -20,7 +20,8 @@ def of_splits(
     what: str,
     seen: tuple[str, ...],
 ) -> Guess | str:
-    """A guess for the files below a folder, with those of each split if their names tell splits; or what was seen."""
+    """Guess a recipe for the files `names` below a folder. If their names tell splits, each split gets its files. If these
+    can't be given as settings, return what was seen."""
     splits = _by_split(place, names, what, several=recipe == "lm")
     if isinstance(splits, str):
         return f"{seen[0]}; {splits}"
@@ -32,8 +33,8 @@ def of_splits(
 def _by_split(
     place: Path, names: Sequence[PurePosixPath], what: str, several: bool
 ) -> tuple[tuple[str, ...], tuple[str, ...]] | str | None:
-    """The settings of the paths of each split, and what to say about them, if the `names` of files below a folder tell
-    splits; None if they don't. `several`: whether a setting may list paths. A sentence if the splits can't be given so."""
+    """Return the settings of the paths of each split, and what to say about them. Return None if the names tell no splits,
+    and a sentence if settings can't give these splits. `several`: whether a setting may list paths."""
     found = {split: [name for name in names if placed_split(name) == split] for split in SPLITS}
     if not found["train"] or not (found["validation"] or found["test"]):
         return None

@@ -12,12 +12,19 @@ from qkv.data.memory import Memory
 from qkv.data.readers.images import Images
 from qkv.data.readers.parquet import Parquet
 from qkv.data.readers.text import Text
-from qkv.data.source import placed_split, split_of
+from qkv.data.source import SPLITS, names_of, placed_split, split_of
 
 
 @pytest.mark.parametrize(
     ("name", "split"),
     [
+        ("train.csv", "train"),
+        ("Training-2.tsv.gz", "train"),
+        ("de_dev.txt", "validation"),
+        ("val1.csv", "validation"),
+        ("x_testing.csv", "test"),
+        ("test.train.csv", "test"),  # the first word that tells one
+        ("latest.csv", None),
         ("wiki.valid.tokens", "validation"),
         ("DEV.csv.gz", "validation"),
         ("eval-00000-of-00001.parquet", "test"),
@@ -26,7 +33,15 @@ from qkv.data.source import placed_split, split_of
     ],
 )
 def test_a_word_in_a_name_tells_the_split(name: str, split: str | None) -> None:
-    assert split_of(PurePath(name)) == split
+    assert split_of(PurePath("train", name)) == split
+
+
+@pytest.mark.slow
+def test_the_names_of_splits_are_those_of_datasets() -> None:
+    pytest.importorskip("datasets", reason="datasets, a test dependency, is not installed")
+    from datasets.data_files import SPLIT_KEYWORDS
+
+    assert {str(split): set(names) for split, names in SPLIT_KEYWORDS.items()} == {s: set(names_of(s)) for s in SPLITS}
 
 
 def test_the_folder_of_a_file_tells_before_its_name() -> None:
