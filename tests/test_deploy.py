@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 import yaml
+from built_wheel import built_wheel
 from typer.main import get_command
 
 from qkv.cli.app import app
@@ -55,22 +53,7 @@ def test_the_image_can_build_the_package_from_what_it_copies(tmp_path: Path) -> 
                 shutil.copytree(source, place, ignore=shutil.ignore_patterns("*.egg-info", "__pycache__"))
             else:
                 shutil.copy(source, place)
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--no-deps",
-        "--no-build-isolation",
-        ".",
-        "-w",
-        str(tmp_path / "wheels"),
-    ]
-    built = subprocess.run(
-        command, cwd=tmp_path / "context", env={**os.environ, "QKV_PREBUILT": "0"}, capture_output=True, text=True
-    )
-    assert built.returncode == 0, built.stderr[-2000:]
-    (wheel,) = (tmp_path / "wheels").glob("qkv-*.whl")
+    wheel = built_wheel(tmp_path / "context", tmp_path / "wheels", QKV_PREBUILT="0")
     assert any(name.startswith("qkv/learn/tour/pages/") for name in zipfile.ZipFile(wheel).namelist())
 
 

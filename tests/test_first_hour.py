@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from built_wheel import built_wheel
 from PIL import Image
 
 import qkv
@@ -161,21 +162,7 @@ def test_11_the_report_is_shown(folder: Path) -> None:
 
 def test_12_a_wheel_in_a_clean_environment(folder: Path) -> None:
     """The wheel is installed beside the packages of this environment, which would have to be downloaded otherwise."""
-    build = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--no-deps",
-        "--no-build-isolation",
-        "-q",
-        "-w",
-        str(folder),
-        str(ROOT),
-    ]
-    done = subprocess.run(build, capture_output=True, text=True, timeout=280, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    (wheel,) = folder.glob("qkv-*.whl")
+    wheel = built_wheel(ROOT, folder)
     subprocess.run(
         [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", "site", str(wheel)], check=True
     )

@@ -3,7 +3,7 @@
 from itertools import combinations
 
 import pytest
-from same_steps import FAMILIES, alone, compare, take_steps
+from same_steps import FAMILIES, STAGES, alone, compare, take_steps
 
 from qkv.training.parallel.scale import Scale
 
@@ -11,13 +11,7 @@ pytestmark = [pytest.mark.xdist_group("ranks"), pytest.mark.slow]
 PIPELINED = ("training.accumulate=4", "model.n_layers=4")
 AXES = {
     "data": {"data": 2},
-    "zero 1": {"shard": 2, "zero": 1},
-    "zero 2": {"shard": 2, "zero": 2},
-    "zero 3": {"shard": 2, "zero": 3},
-    "tensor": {"tensor": 2},
-    "ring": {"context": 2},
-    "all-to-all": {"context": 2, "context_attention": "all-to-all"},
-    "all-gather": {"context": 2, "context_attention": "all-gather"},
+    **{name: scale for name, scale in STAGES.items() if name != "replicas"},
     "expert": {"expert": 2},
     "1f1b": {"pipeline": 2, "pipeline_schedule": "1f1b"},
     "gpipe": {"pipeline": 2, "pipeline_schedule": "gpipe"},

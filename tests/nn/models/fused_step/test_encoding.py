@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+import fused_models
 import pytest
 import torch
 from fast_subset import thinned
@@ -72,9 +73,7 @@ def states(built: TransformerModel, layout: Layout, lengths: list[int]) -> Tenso
 
 
 def by_modules(monkeypatch: pytest.MonkeyPatch, built: TransformerModel, layout: Layout, lengths: list[int]) -> Tensor:
-    with monkeypatch.context() as patched:
-        patched.setattr(stack, "fused_encoding", lambda *about: None)
-        return states(built, layout, lengths)
+    return fused_models.by_modules(monkeypatch, lambda: states(built, layout, lengths), "fused_encoding")
 
 
 @pytest.fixture
