@@ -321,7 +321,7 @@ class Given(Source, kind="given-pairs"):
         return [{"source": a, "target": b} for a, b in self.pairs]
 
 
-# -- text -----------------------------------------------------------------------------------------------------------
+# -- a decoder alone, and pools -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("packing", [False, True])

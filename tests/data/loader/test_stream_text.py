@@ -21,7 +21,7 @@ def corpus(tmp_path: Path) -> Text:
     return Text(path=path, validation_path=path, test_path=path, documents="line")
 
 
-def test_contiguous_text(corpus: Text) -> None:
+def test_running_text_has_the_next_tokens_as_labels(corpus: Text) -> None:
     for batch in batches(None, source=corpus, seq2seq=False, epochs=1):
         assert batch.labels is not None and set(batch.inputs) == {"ids", "layout"}
         ids = batch.inputs["ids"]

@@ -149,7 +149,7 @@ def test_ogg_streams_of_several_rates_are_told() -> None:
     assert decode(data) == "of several streams that differ in their sample rate"
 
 
-def test_containers_by_their_first_bytes() -> None:
+def test_containers_are_known_by_their_first_bytes() -> None:
     assert is_container(b"\0\0\0\x20ftypisom") and not is_container(b"\0\0\0\x20ftypavif")
     assert not is_container(b"RIFF\0\0\0\0WAVE") and not is_container(b"")
     theora = b"OggS" + bytes(24) + b"\x80theora"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 import sys
@@ -256,15 +257,16 @@ def test_an_adapter_alone_names_what_loads_it(tmp_path: Path, capsys: pytest.Cap
 def test_an_adapter_that_names_another_model_of_the_hub_is_told(tmp_path: Path) -> None:
     folder = tmp_path / "models--mistralai--Mistral-7B-v0.1" / "snapshots" / "0123"
     made("mistral", folder)
-    qkv.save_adapter(qkv.adapt(qkv.load(folder, device="cpu").model, LoRA(rank=2)), tmp_path / "adapter")
+    named = qkv.load(folder, device="cpu").model
+    qkv.save_adapter(qkv.adapt(copy.deepcopy(named), LoRA(rank=2)), tmp_path / "adapter")
     written = tmp_path / "adapter" / "adapter_config.json"
     config = json.loads(written.read_text())
 
-    def told(base: str | None, of: Path = folder) -> list[str]:
+    def told(base: str | None, model: Any = named) -> list[str]:
         written.write_text(json.dumps({**config, "base_model_name_or_path": base}))
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            qkv.load_adapter(qkv.load(of, device="cpu").model, tmp_path / "adapter")
+            qkv.load_adapter(copy.deepcopy(model), tmp_path / "adapter")
         return [str(one.message) for one in said if "outputs are wrong" in str(one.message)]
 
     for same in ("mistralai/Mistral-7B-v0.1", "unsloth/mistral_7b_v0.1-bnb-4bit"):
@@ -275,5 +277,5 @@ def test_an_adapter_that_names_another_model_of_the_hub_is_told(tmp_path: Path) 
         (one,) = told(other)
         assert f"names '{other}' as the model that it was trained on" in one
         assert "is put into 'mistralai/Mistral-7B-v0.1'" in one
-    copy = shutil.copytree(folder, tmp_path / "copy")  # a directory has any name
-    assert not told("mistralai/Mistral-7B-v0.3", copy)
+    elsewhere = shutil.copytree(folder, tmp_path / "copy")  # a directory has any name
+    assert not told("mistralai/Mistral-7B-v0.3", qkv.load(elsewhere, device="cpu").model)

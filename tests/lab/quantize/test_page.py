@@ -43,6 +43,6 @@ def test_rounding_is_measured_and_not_calibrated(method: str, title: str, tmp_pa
     assert calibration_title(result(tmp_path, method)) == title
 
 
-def test_units_and_changes() -> None:
+def test_sizes_have_their_unit_and_changes_their_sign() -> None:
     assert size(1 << 20) == "1.0 MiB" and size(3 << 30) == "3.00 GiB"
     assert change(2.0, 1.0) == "-50.00 %" and change(0.0, 1.0) == ""

@@ -56,7 +56,7 @@ def test_a_kept_tokenizer_is_the_trained_one(folder: Path, monkeypatch: pytest.M
         make(recipe)
 
 
-def test_what_belongs_to_a_kept_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kept_tokenizer_is_of_one_source_spec_and_code(monkeypatch: pytest.MonkeyPatch) -> None:
     source, spec = Localise(languages=("de",), domains=("time",)), BPE(vocab_size=300)
     kept_or_trained(source, spec, _small)
     assert is_kept(source, spec) and kept_or_trained(source, spec, never).to_json() == _small().to_json()
@@ -92,6 +92,7 @@ def test_without_a_usable_folder_it_is_trained(folder: Path, monkeypatch: pytest
     assert not is_kept(source, BPE())
 
 
+@pytest.mark.slow  # another process
 def test_looking_for_it_does_not_import_pytorch() -> None:
     """The process that draws the texts starts before PyTorch is imported."""
     code = "import sys, qkv.runs.train.kept_tokenizer; sys.exit('torch' in sys.modules)"

@@ -14,7 +14,7 @@ from qkv.nn.layers.quantized import quantized
 
 @pytest.mark.parametrize("weights", ["int8", "int4", "nf4", "fp8", "mxfp4"])
 @pytest.mark.parametrize("to", ["qkv", "hub"])
-def test_saved_bit_for_bit(weights: str, to: str, tmp_path: Path):
+def test_a_quantized_model_is_saved_bit_for_bit(weights: str, to: str, tmp_path: Path) -> None:
     run = of("llama", words(), "continue", {"head.tied": False}, max_positions=32, d_model=32, d_ff=64)
     small = run.quantize(weights, head=True)
     small.save(tmp_path, to)

@@ -28,7 +28,7 @@ TESTS = (
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 @pytest.mark.skipif(not V3.needs <= prebuilt.processor_flags(), reason="this processor has no AVX2")
-def test_kernels_of_avx2(tmp_path: Path) -> None:
+def test_kernels_compiled_for_avx2_pass_their_tests(tmp_path: Path) -> None:
     """Stacks over whole sequences need AVX-512 and are left out."""
     compiler = tmp_path / "g++-avx2"
     compiler.write_text(f'#!/bin/bash\nexec g++ "${{@/-march=native/{V3.flags[0]}}}"\n')
