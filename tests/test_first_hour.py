@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from built_wheel import built_wheel
+from built_wheel import built_wheel, copied_sources
 from PIL import Image
 
 import qkv
@@ -162,7 +162,7 @@ def test_11_the_report_is_shown(folder: Path) -> None:
 
 def test_12_a_wheel_in_a_clean_environment(folder: Path) -> None:
     """The wheel is installed beside the packages of this environment, which would have to be downloaded otherwise."""
-    wheel = built_wheel(ROOT, folder)
+    wheel = built_wheel(copied_sources(folder / "project"), folder)
     subprocess.run(
         [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", "site", str(wheel)], check=True
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -16,6 +15,7 @@ from zipfile import ZipFile
 
 import pytest
 import yaml
+from built_wheel import copied_sources
 
 import qkv
 
@@ -169,11 +169,7 @@ def test_links_and_pictures_on_pypi_are_absolute_and_exist(metadata: Any) -> Non
 
 @pytest.mark.slow
 def test_the_wheel_and_the_sources_bring_the_small_model_and_the_tour(tmp_path: Path) -> None:
-    copy = tmp_path / "project"
-    shutil.copytree(ROOT / "src" / "qkv", copy / "src" / "qkv", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
-    shutil.copytree(ROOT / "docs" / "tour", copy / "docs" / "tour")
-    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, copy)
+    copy = copied_sources(tmp_path / "project")
     program = "from setuptools.build_meta import build_sdist, build_wheel; build_wheel('..'); build_sdist('..')"
     environment = {**os.environ, "QKV_PREBUILT": "0"}
     subprocess.run(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from built_wheel import copied_sources
 
 import qkv
 from qkv.cli import main
@@ -73,11 +73,7 @@ def test_metrics_that_are_asked_for_are_not_left_out(tmp_path: Path) -> None:
 @pytest.mark.timeout(1800)
 def test_the_wheel_alone_in_a_clean_environment(tmp_path: Path) -> None:
     """Its dependencies are resolved by pip, which needs PyPI."""
-    copy = tmp_path / "project"
-    shutil.copytree(ROOT / "src" / "qkv", copy / "src" / "qkv", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
-    shutil.copytree(ROOT / "docs" / "tour", copy / "docs" / "tour")
-    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, copy)
+    copy = copied_sources(tmp_path / "project")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment |= {"QKV_PREBUILT": "0", "OMP_NUM_THREADS": "1"}
 
