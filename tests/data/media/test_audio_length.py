@@ -10,7 +10,6 @@ import pytest
 import soundfile
 
 from qkv.data.media.audio import decode, duration
-from qkv.data.media.audio_length import is_container, is_ogg_video
 from qkv.data.source import Skipped
 
 av = pytest.importorskip("av")
@@ -147,10 +146,3 @@ def test_ogg_streams_of_several_rates_are_told() -> None:
         soundfile.write(file, TONE, rate, "VORBIS", format="OGG")
         data += file.getvalue()
     assert decode(data) == "of several streams that differ in their sample rate"
-
-
-def test_containers_are_known_by_their_first_bytes() -> None:
-    assert is_container(b"\0\0\0\x20ftypisom") and not is_container(b"\0\0\0\x20ftypavif")
-    assert not is_container(b"RIFF\0\0\0\0WAVE") and not is_container(b"")
-    theora = b"OggS" + bytes(24) + b"\x80theora"
-    assert is_ogg_video(theora) and not is_ogg_video(b"OggS" + bytes(24) + b"OpusHead") and not is_ogg_video(theora[4:])

@@ -14,7 +14,7 @@ import pytest
 import torch
 from PIL import Image
 
-from qkv.data.media.video import decode_frames, evenly, tubelets
+from qkv.data.media.video import decode_frames, evenly, is_container, is_ogg_video, tubelets
 from qkv.data.source import Skipped
 from qkv.nn.layers.patches import patchify
 
@@ -189,3 +189,10 @@ def test_a_video_is_turned_as_its_file_says(turns: int) -> None:
     rows, columns = np.nonzero(frames[0, 0] > 128)
     corner = rows.mean() > frames.shape[2] / 2, columns.mean() > frames.shape[3] / 2
     assert corner == ((False, False), (False, True), (True, True), (True, False))[turns]
+
+
+def test_containers_by_their_first_bytes() -> None:
+    assert is_container(b"\0\0\0\x20ftypisom") and not is_container(b"\0\0\0\x20ftypavif")
+    assert not is_container(b"RIFF\0\0\0\0WAVE") and not is_container(b"")
+    theora = b"OggS" + bytes(24) + b"\x80theora"
+    assert is_ogg_video(theora) and not is_ogg_video(b"OggS" + bytes(24) + b"OpusHead") and not is_ogg_video(theora[4:])

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from ...core.optional_libraries import is_installed, need, optional_library
 from ...core.spec import brief
 from ..source import Example, Skipped
-from .audio_length import TRUNCATED, is_container, is_cut, is_ogg_video, ogg_streams, with_length
+from .audio_length import TRUNCATED, UNKNOWN_SIZE, ogg_streams, with_length
 from .image_files import content_of
 from .images import content
+from .video import is_container, is_cut, is_ogg_video
 
 Wave = NDArray[np.float32]
 """(samples,), −1 … 1, one channel."""
@@ -25,7 +26,6 @@ Wave = NDArray[np.float32]
 LOWEST_RATE, HIGHEST_RATE = 100, 768_000  # Hz: other rates don't occur, and resampling them would fill the memory
 MOST_SAMPLES = 1 << 28  # in a file, all channels together: 50 minutes of stereo at 44.1 kHz, 1 GiB
 _LOUDEST = 1e4
-_UNKNOWN = 0x7FFF_F000  # a chunk of this size or more was written to a pipe, when its length was unknown
 # libsndfile's note that a file ends before the end of its samples.
 _CUT = re.compile(r"(?:data|SSND|Riff size|riff) *: (\d+) \(should be (\d+)\)")
 _NOTHING = Skipped("without sound")
@@ -38,9 +38,11 @@ _TRANSITION = 3.21
 
 
 def decode(data: bytes, where: str = "a video") -> tuple[Wave, int] | Skipped:
-    """Decode the bytes of a sound file, WAV, FLAC, Ogg, MP3 or another format of libsndfile, or of a video's sound track
-    (with PyAV): the waveform and its sample rate, or why it is skipped. Channels are averaged. Raises ValueError, naming
-    `where` the sound is, if PyAV is needed and not installed."""
+    """Decode the bytes of a sound file (WAV, FLAC, Ogg, MP3 or another format of libsndfile), or the first audio stream of a
+    video (with PyAV). Return the waveform and its sample rate, or why it is skipped. Channels are averaged.
+
+    Raises ValueError that names the file, `where`, if PyAV is needed and not installed.
+    """
     if not is_container(data):
         return _decoded(data)
     if data.startswith(b"OggS") and not is_ogg_video(data):
@@ -79,7 +81,7 @@ def _decoded(data: bytes) -> tuple[Wave, int] | Skipped:
                 return Skipped(f"of a rate outside {LOWEST_RATE:,} … {HIGHEST_RATE:,} Hz")
             if length * channels > MOST_SAMPLES:
                 return Skipped(f"longer than {MOST_SAMPLES:,} samples")
-            cut = any(int(there) < int(size) < _UNKNOWN for size, there in _CUT.findall(file.extra_info))
+            cut = any(int(there) < int(size) < UNKNOWN_SIZE for size, there in _CUT.findall(file.extra_info))
             frames = file.read(length, dtype="float32", always_2d=True)
     except (soundfile.SoundFileError, OSError, ValueError, MemoryError) as error:
         return Skipped(f"{_UNREADABLE} ({str(error).rpartition(': ')[2].rstrip('.') or 'damaged'})")
@@ -93,8 +95,7 @@ def _decoded(data: bytes) -> tuple[Wave, int] | Skipped:
 
 
 def _of_container(data: bytes, where: str) -> tuple[Wave, int] | Skipped:
-    """Decode the first sound track of a container, with PyAV: the waveform and its sample rate, or why it is skipped.
-    Channels are averaged. Raises ValueError if PyAV isn't installed."""
+    """Decode the first audio stream of a container with PyAV, as `decode` does."""
     av = optional_library(f"reading the sound of {brief(where)}", "av")
     if is_cut(data):
         return TRUNCATED

@@ -2,14 +2,13 @@
 
 libsndfile takes the length of MPEG audio (MP3) from its Xing or Info tag, and without one estimates it from the size of the
 first frame; samples beyond the estimate are never decoded. FLAC and CAF files that were written to a pipe have no length.
-FFmpeg reads a truncated video without an error, as if it were shorter.
 """
 
 from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -17,6 +16,8 @@ from typing import NamedTuple
 from ..source import Skipped
 
 TRUNCATED = Skipped("truncated")
+UNKNOWN_SIZE = 0x7FFF_F000
+"""A size that is this or more was written to a pipe, when the length was unknown."""
 _PAGE = struct.Struct(
     "<4sBBqIIIB"
 )  # an Ogg page (RFC 3533): capture, version, flags, granule, serial, number, sum, segments
@@ -271,73 +272,3 @@ def _with_caf_length(data: bytes) -> bytes:
             return data[: at + 4] + (len(data) - at - 12).to_bytes(8, "big") + data[at + 12 :]
         at += 12 + max(size, 0)
     return data
-
-
-# -- containers of videos ------------------------------------------------------------------------------------------------
-
-_FIRST_BYTES = (b"\x1a\x45\xdf\xa3", b"\0\0\1\xba", b"\0\0\1\xb3", b"FLV", b"OggS")  # the first is Matroska's
-_MOST_PARTS = 1 << 20  # of a file, such as the frames of an FLV
-_HEADS = 1 << 10  # bytes in which the first pages of an Ogg file's streams lie
-_UNKNOWN_SIZE = 0x7FFF_F000  # the size of a file that was written to a pipe is this or more
-
-
-def is_container(data: bytes) -> bool:
-    """Whether data are a video container: MP4, MOV, WebM, Matroska, AVI, MPEG, FLV or Ogg; AVIF is a picture."""
-    if data[4:8] == b"ftyp":
-        return data[8:12] not in (b"avif", b"avis", b"mif1", b"heic", b"heix")
-    return data.startswith(_FIRST_BYTES) or (data[:4] == b"RIFF" and data[8:12] == b"AVI ")
-
-
-def is_ogg_video(data: bytes) -> bool:
-    """Whether an Ogg file begins with a stream of pictures: Theora, VP8 or Dirac."""
-    return data.startswith(b"OggS") and any(name in data[:_HEADS] for name in (b"\x80theora", b"OVP80", b"BBCD"))
-
-
-def is_cut(data: bytes) -> bool:
-    """Whether a container ends before the end that it states. FFmpeg would decode the frames that are left, and its number
-    of frames is an estimate in most containers. MPEG program streams, and what was written to a pipe, state no end."""
-    if data.startswith(b"OggS"):
-        return not ogg_streams(data)
-    if data.startswith(b"RIFF"):
-        size = int.from_bytes(data[4:8], "little")
-        return len(data) < size < _UNKNOWN_SIZE  # some programs count the 8 bytes before it, too
-    if data.startswith(_FIRST_BYTES[0]):
-        return len(data) < _matroska_end(data)
-    if data.startswith(b"FLV"):
-        return len(data) < _end(data, int.from_bytes(data[5:9], "big") + 4, _flv_tag)
-    return data[4:8] == b"ftyp" and len(data) < _end(data, 0, _mp4_box)
-
-
-def _end(data: bytes, at: int, size_of: Callable[[bytes], int]) -> int:
-    """Where the last part of a file ends, 0 if there are too many; `size_of` reads the size of a part from its header."""
-    for _ in range(_MOST_PARTS):
-        if at >= len(data):
-            return at
-        at += size_of(data[at : at + 16]) or len(data) - at
-    return 0
-
-
-def _mp4_box(head: bytes) -> int:
-    """The bytes of a box of MP4 (ISO 14496-12, section 4.2); 0 if it extends to the end of the file."""
-    size = int.from_bytes(head[:4], "big")
-    size = int.from_bytes(head[8:16], "big") if size == 1 else size
-    return size if size >= 8 else 0
-
-
-def _flv_tag(head: bytes) -> int:
-    return 11 + int.from_bytes(head[1:4], "big") + 4
-
-
-def _matroska_end(data: bytes) -> int:
-    """Where the segment of a Matroska file ends (RFC 8794, section 6); 0 if it doesn't say so."""
-    at = 4 + _vint(data[4:12])[0] + _vint(data[4:12])[1]
-    if data[at : at + 4] != b"\x18\x53\x80\x67":
-        return 0
-    length, size = _vint(data[at + 4 : at + 12])
-    return 0 if size == (1 << 7 * length) - 1 else at + 4 + length + size
-
-
-def _vint(head: bytes) -> tuple[int, int]:
-    """The length and the value of a number of variable length."""
-    length = 9 - head[0].bit_length() if head and head[0] else 1
-    return length, int.from_bytes(head[:length], "big") & (1 << 7 * length) - 1

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...core.optional_libraries import optional_library
 from ...core.spec import brief
 from ..source import Skipped
-from .audio_length import TRUNCATED, is_container, is_cut
+from .audio_length import TRUNCATED, UNKNOWN_SIZE, ogg_streams
 from .images import MOST_PIXELS, Color, Fit, Pixels, Size, content, fitted, pages
 
 Frames = NDArray[np.uint8]
@@ -22,6 +22,9 @@ Frames = NDArray[np.uint8]
 SUFFIXES = frozenset(
     f".{name}" for name in ["mp4", "m4v", "mov", "webm", "mkv", "avi", "mpg", "mpeg", "flv", "ogv", "3gp"]
 )
+_FIRST_BYTES = (b"\x1a\x45\xdf\xa3", b"\0\0\1\xba", b"\0\0\1\xb3", b"FLV", b"OggS")  # the first is Matroska's
+_MOST_PARTS = 1 << 20  # of a file, such as the frames of an FLV
+_HEADS = 1 << 10  # bytes in which the first pages of an Ogg file's streams lie
 
 
 def tubelets(frames: Frames, depth: int) -> Pixels:
@@ -63,6 +66,68 @@ def decode_frames(
     if len({frame.shape for frame in frames}) > 1:
         return Skipped("of frames that differ in size")
     return np.stack(frames)
+
+
+def is_container(data: bytes) -> bool:
+    """Whether data are a video container: MP4, MOV, WebM, Matroska, AVI, MPEG, FLV or Ogg; AVIF is a picture."""
+    if data[4:8] == b"ftyp":
+        return data[8:12] not in (b"avif", b"avis", b"mif1", b"heic", b"heix")
+    return data.startswith(_FIRST_BYTES) or (data[:4] == b"RIFF" and data[8:12] == b"AVI ")
+
+
+def is_ogg_video(data: bytes) -> bool:
+    """Whether an Ogg file begins with a stream of pictures: Theora, VP8 or Dirac."""
+    return data.startswith(b"OggS") and any(name in data[:_HEADS] for name in (b"\x80theora", b"OVP80", b"BBCD"))
+
+
+def is_cut(data: bytes) -> bool:
+    """Whether a container ends before the end that it states. FFmpeg would decode the frames that are left, and its number
+    of frames is an estimate in most containers. MPEG program streams, and what was written to a pipe, state no end."""
+    if data.startswith(b"OggS"):
+        return not ogg_streams(data)
+    if data.startswith(b"RIFF"):
+        size = int.from_bytes(data[4:8], "little")
+        return len(data) < size < UNKNOWN_SIZE  # some programs count the 8 bytes before it, too
+    if data.startswith(_FIRST_BYTES[0]):
+        return len(data) < _matroska_end(data)
+    if data.startswith(b"FLV"):
+        return len(data) < _end(data, int.from_bytes(data[5:9], "big") + 4, _flv_tag)
+    return data[4:8] == b"ftyp" and len(data) < _end(data, 0, _mp4_box)
+
+
+def _end(data: bytes, at: int, size_of: Callable[[bytes], int]) -> int:
+    """Where the last part of a file ends, 0 if there are too many; `size_of` reads the size of a part from its header."""
+    for _ in range(_MOST_PARTS):
+        if at >= len(data):
+            return at
+        at += size_of(data[at : at + 16]) or len(data) - at
+    return 0
+
+
+def _mp4_box(head: bytes) -> int:
+    """The bytes of a box of MP4 (ISO 14496-12, section 4.2); 0 if it extends to the end of the file."""
+    size = int.from_bytes(head[:4], "big")
+    size = int.from_bytes(head[8:16], "big") if size == 1 else size
+    return size if size >= 8 else 0
+
+
+def _flv_tag(head: bytes) -> int:
+    return 11 + int.from_bytes(head[1:4], "big") + 4
+
+
+def _matroska_end(data: bytes) -> int:
+    """Where the segment of a Matroska file ends (RFC 8794, section 6); 0 if it doesn't say so."""
+    at = 4 + _vint(data[4:12])[0] + _vint(data[4:12])[1]
+    if data[at : at + 4] != b"\x18\x53\x80\x67":
+        return 0
+    length, size = _vint(data[at + 4 : at + 12])
+    return 0 if size == (1 << 7 * length) - 1 else at + 4 + length + size
+
+
+def _vint(head: bytes) -> tuple[int, int]:
+    """The number of bytes and the value of a variable-length quantity."""
+    length = 9 - head[0].bit_length() if head and head[0] else 1
+    return length, int.from_bytes(head[:length], "big") & (1 << 7 * length) - 1
 
 
 def _decode_container(data: bytes, color: Color, most: int, where: str) -> Frames | Skipped:
