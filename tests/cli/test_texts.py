@@ -152,6 +152,9 @@ def test_a_line_that_cannot_be_answered_is_named_and_the_others_are_answered(
     assert main([command, str(runs / run), *options, text, "", bad, text]) == 2
     told = capsys.readouterr()
     assert "text 3, 'a" in told.err and not told.out
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(f"{bad}\n\n".encode())))
+    assert main([command, str(runs / run), *options]) == 2
+    assert "no line of standard input could be answered" in capsys.readouterr().err
 
 
 def test_the_message_on_a_file_calls_it_a_file() -> None:

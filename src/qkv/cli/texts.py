@@ -313,9 +313,9 @@ def each(
     """Yield each text with its answer, which is None for a blank text. `noun` is what a text is: a "file", if it names one.
 
     Raises ValueError naming the first of the given texts that can't be answered. A line of standard input, or a row of
-    `table`, that can't be answered has a warning and the answer None.
+    `table`, that can't be answered has a warning and the answer None. If none can be answered, raises ValueError in the end.
     """
-    before = 0
+    before = answered = refused = 0
     for chunk in read(texts, at_once) if table is None else chunks(table.inputs, at_once):
         answers, errors = _answer({i: text for i, text in enumerate(chunk) if text.strip()}, answer)
         for i, error in errors.items():
@@ -325,7 +325,10 @@ def each(
             warn(f"{place}, {_quoted(chunk[i])}, is not answered: {_alone(error)}")
         for i, text in enumerate(chunk):
             yield text, answers.get(i)
-        before += len(chunk)
+        before, answered, refused = before + len(chunk), answered + len(answers), refused + len(errors)
+    if refused and not answered:
+        rows = "line of standard input" if table is None else "row"
+        raise ValueError(f"no {rows} could be answered; the warnings say why")
 
 
 def _answer(

@@ -38,6 +38,7 @@ REFUSED: list[tuple[str, Any, int, str]] = [
     ("completions", {**LM, "model": "gpt-4"}, 404, "there is no model 'gpt-4'"),
     ("completions", {**LM, "max_tokens": 20, "n": 120, "temperature": 1}, 400, "room for 2,000"),
     ("completions", {**LM, "prompt": "the cat " * 4000}, 400, "the model's context of"),
+    ("completions", {**LM, "max_tokens": 1000}, 400, "the model's context has room for"),
     ("completions", {**LM, "stop": ["x"] * 10_000}, 400, "at most 16 stop strings"),
     ("completions", {**LM, "stop": ""}, 400, "stop string"),
     ("completions", {**LM, "suffix": "end"}, 400, "suffix is not served"),

@@ -100,6 +100,7 @@ def work_of(served: Served, asked: ChatFields, limits: RequestLimits) -> Work:
         likeliest=top,
         streams=asked.stream,
     )
+    asked.check_context(work)
     size, width = run.model.vocab_size, len(work.prompt)
     own = [] if grammar is None else [grammar.processor(words, size, sorted(work.eos), width)]
     work.processors = [*own, *asked.processors(size, width)]

@@ -67,6 +67,7 @@ def _works(served: Served, asked: CompletionFields, limits: RequestLimits) -> li
             echo=asked.echo and asked.logprobs is not None,
             streams=asked.stream,
         )
+        asked.check_context(work)
         size, width = run.model.vocab_size, len(work.prompt)
         own = [] if grammar is None else [grammar.processor(run.words, size, sorted(work.eos), width)]
         work.processors = [*own, *asked.processors(size, width)]

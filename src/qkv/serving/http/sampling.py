@@ -15,6 +15,7 @@ from ...core.spec import brief
 from ...generation.grammar.rules import Grammar
 from ...generation.logits_processors import Processor
 from ...generation.settings import Generation
+from ..engine.continuation import Work
 from .bodies import Body
 from .served import RequestLimits
 
@@ -63,6 +64,14 @@ class SamplingFields(Body):
             changes["seed"] = self.seed % 2**63
         settings = own.replace(changes)
         return settings.replace(num_samples=self.n) if settings.samples else settings
+
+    def check_context(self, work: Work) -> None:
+        """Raise ValueError if `max_tokens` new tokens have no room in the model's context after the prompt."""
+        if self.max_tokens is not None and self.max_tokens > work.limit:
+            raise ValueError(
+                f"max_tokens is {self.max_tokens:,}, and the model's context has room for {work.limit:,} after the prompt "
+                f"of {len(work.prompt):,} tokens; lower max_tokens, or leave it out"
+            )
 
     def stops(self, limits: RequestLimits) -> list[str]:
         """The stop strings. Raises ValueError for too many, or empty ones."""
