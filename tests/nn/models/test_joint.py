@@ -15,6 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import qkv
 from qkv.core.layout import Layout, Role
+from qkv.core.ranks import BatchSplit, splitting
 from qkv.nn.activations import record
 from qkv.nn.cost.plan.layout import RankLayout, check_model
 from qkv.nn.cost.plan.work import work
@@ -122,6 +123,30 @@ def test_vectors_of_media_take_the_places_of_their_tokens(model: TransformerMode
 
 def embedding_grid() -> Any:
     return Patches(image=(8, 8), patch=(2, 2)).grid
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_ranks_with_other_rows_and_media_drop_what_one_rank_drops(values: dict[str, Tensor], side: str) -> None:
+    """Rank 0 has two pictures and no sound, rank 1 a picture and a sound."""
+    read, blocks = "decoder.embedding.media", ("decoder.blocks.*", "decoder.embedding.media.0.reads.stack.blocks.*")
+    dropped = ["decoder.embedding", f"{read}.0.reads.stack.embedding", f"{read}.1.reads", *blocks]
+    dropped += [f"{block}.{part}" for block in blocks for part in ("attention", "feedforward")]
+    spec = reader("gpt2").replace({f"{part}.dropout": 0.3 for part in dropped})
+    model = loud(qkv.build(spec, dtype=torch.float64).train())
+    ids, layout = batch(side)
+    with splitting(BatchSplit(seed=5)):
+        whole = model(ids, layout=layout, media=values)
+    parts = [
+        (ids[:1], {"image": values["image"][:2]}),
+        (ids[1:], {"image": values["image"][2:], "sound": values["sound"]}),
+    ]
+    for first_row, (own, media_of_rank) in zip((0, 1), parts, strict=True):
+        with splitting(BatchSplit(seed=5, first_row=first_row)):
+            rows = torch.arange(first_row, first_row + len(own))
+            out = model(own, layout=layout.select(rows), media=media_of_rank)
+        valid = layout.valid[rows]
+        torch.testing.assert_close(out[valid], whole[rows][valid], rtol=1e-9, atol=1e-9)
 
 
 @torch.no_grad()

@@ -16,11 +16,13 @@ from torch import Tensor, nn
 from torch._subclasses import FakeTensor
 
 from ...core.layout import Grid, Layout
+from ...core.ranks import LayerDraws
 from ...core.several import shown
 from ...core.spec import Cost, Spec, brief, counted, nearest
 from ..layers.embedding import Embedding, Input, InputModule, TokenEmbedding
 from ..layers.patches import Patches, Projector, ProjectorModule, image_layout
 from ..patterns.basic import media as of_one_medium
+from ..patterns.documents import numbered, numbers_inside, places_of, placing
 from ..positions.absolute import NoPosition
 from ..positions.axes import AxisGrid, over_axes
 from ..positions.base import Position, PositionModule, Widths
@@ -338,12 +340,16 @@ class MediumModule(nn.Module):
             interval = (torch.tensor(interval) * torch.tensor(value.seconds)).item()
         return [(AxisGrid(times, grid.rows, grid.columns, interval), tokens)]
 
-    def forward(self, groups: Sequence[_Group]) -> Float[Tensor, "N M"]:
-        """The vectors of all media one after the other."""
+    def forward(
+        self, groups: Sequence[_Group], draws: LayerDraws, documents: Int[Tensor, " N"] | None = None
+    ) -> Float[Tensor, "N M"]:
+        """The vectors of all media one after the other. `documents` are the media's numbers for dropout."""
         made: dict[int, Tensor] = {}
         for numbers, values, layout in groups:
+            draws.begin(0)
             options = {"layout": layout} if self.reader.takes_layout else {}
-            vectors: Tensor = self.reader(values, self.position.embed(layout), **options)
+            with numbered(None if documents is None else documents[list(numbers)]), placing(places_of(layout)):
+                vectors: Tensor = self.reader(values, self.position.embed(layout), **options)
             if len(groups) == 1:
                 return vectors.flatten(0, 1)
             made |= zip(numbers, vectors, strict=True)
@@ -359,11 +365,12 @@ class _Group(NamedTuple):
 
 
 class _Places(NamedTuple):
-    """The media of one kind, and the places of their tokens."""
+    """The media of one kind, the places of their tokens, and the media's numbers for dropout."""
 
     name: str
     places: Bool[Tensor, "B T"]
     groups: list[_Group]
+    documents: Int[Tensor, " N"] | None
 
 
 class JointIds(NamedTuple):
@@ -422,7 +429,8 @@ class JointEmbedding(TokenEmbedding):
                 each = torch.arange(len(own), device=ids.device).repeat_interleave(counts) + len(grids) + 1
                 numbers = numbers.masked_scatter(places, each)
                 grids, tokens = [*grids, *(grid for grid, _ in own)], [*tokens, *(count for _, count in own)]
-                found.append(_Places(name, places, groups))
+                documents = numbers_inside(layout, places, [sizes[i] for i in range(len(sizes))])
+                found.append(_Places(name, places, groups, documents))
         if not found:
             return ids, layout
         layout = over_axes(layout, numbers, grids, tokens) if self.over_axes else layout
@@ -432,7 +440,9 @@ class JointEmbedding(TokenEmbedding):
         self, ids: Int[Tensor, "B T"] | JointIds, *added: Tensor | None
     ) -> Float[Tensor, "B T M"] | tuple[Tensor, tuple[Tensor, ...]]:
         """The input of the stack; with media of which it adds vectors of deep layers, (x, further)."""
+        draws = LayerDraws()
         if isinstance(ids, Tensor):
+            draws.begin(1)
             return super().forward(ids, *added)
         anywhere = ids.media[0].places
         for one in ids.media[1:]:
@@ -440,11 +450,12 @@ class JointEmbedding(TokenEmbedding):
         x = self.scaled(ids.ids.masked_fill(anywhere, 0))  # a placeholder need not be in the table
         deep: list[Tensor] = []
         for one in ids.media:
-            made: Tensor = self.media[one.name](one.groups).to(x.dtype)
+            made: Tensor = self.media[one.name](one.groups, draws, one.documents).to(x.dtype)
             vectors, *further = made.split(x.shape[-1], -1)
             x = x.masked_scatter(one.places[..., None], vectors)
             there = [torch.zeros_like(x).masked_scatter(one.places[..., None], each) for each in further]
             deep = [a + b for a, b in zip_longest(deep, there, fillvalue=x.new_zeros(()))]
+        draws.begin(1)
         x = self.finished(x, *added)
         return (x, tuple(deep)) if deep else x
 

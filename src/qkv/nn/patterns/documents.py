@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.nn import functional as F
 
 from ...core.layout import Layout
-from ...core.ranks import first_row
+from ...core.ranks import draws_alike, first_row
 
 
 def document_numbers(layout: Layout) -> Int[Tensor, "B T"] | None:
@@ -90,11 +90,35 @@ def placing(places: TokenPlaces | None) -> AbstractContextManager[None]:
     return placed(places)
 
 
+_numbers: ContextVar[Int[Tensor, " B"] | None] = ContextVar("numbers", default=None)
+
+
+@contextmanager
+def numbered(documents: Int[Tensor, " B"] | None) -> Iterator[None]:
+    """Inside the block, the rows are documents with these numbers, as in the batches of media in texts. None changes
+    nothing."""
+    if documents is None:
+        yield
+        return
+    before = _numbers.set(documents)
+    try:
+        yield
+    finally:
+        _numbers.reset(before)
+
+
 def places_of(layout: Layout) -> TokenPlaces | None:
-    """Return the places of the tokens of a layout that is packed or padded on the left. Return None for other layouts, on
-    devices other than CPUs, and in compiled graphs. Rows must be whole, not divided among ranks."""
-    plain = layout.padding in ("none", "right") and (layout.segments is None or layout.one_segment)
-    if plain or torch.compiler.is_compiling() or layout.device.type != "cpu":
+    """Return the places of the tokens of a layout that is packed or padded on the left, or whose rows are `numbered`.
+
+    Return None for other layouts, on devices other than CPUs, and in compiled graphs. Rows must be whole, not divided among
+    ranks.
+    """
+    if torch.compiler.is_compiling() or layout.device.type != "cpu":
+        return None
+    documents = _numbers.get()
+    if documents is not None:
+        return TokenPlaces(documents[:, None].expand(-1, layout.shape[1]).int().contiguous())
+    if layout.padding in ("none", "right") and (layout.segments is None or layout.one_segment):
         return None
     run, count = document_numbers(layout), layout.valid.long().cumsum(1) - 1
     if run is None:
@@ -103,3 +127,20 @@ def places_of(layout: Layout) -> TokenPlaces | None:
     documents = torch.where(layout.valid, run + 1, 0).amax(1)
     before = first_row() + documents.cumsum(0) - documents
     return TokenPlaces((before[:, None] + run).int(), (count - first.gather(1, run)).clamp(min=0).int())
+
+
+def numbers_inside(layout: Layout, inside: Bool[Tensor, "B T"], sizes: Sequence[int]) -> Int[Tensor, " N"] | None:
+    """Return a number for each medium of `sizes` tokens `inside` the rows: the same one on every rank that has its row. None
+    unless all ranks draw alike. The number is made of the medium's document and its first token, modulo 2³¹."""
+    if not draws_alike() or layout.device.type != "cpu" or not sizes:
+        return None
+    rows, columns = inside.nonzero(as_tuple=True)
+    first = torch.tensor(sizes).cumsum(0) - torch.tensor(sizes)
+    rows, columns = rows[first], columns[first]
+    places = places_of(layout)
+    if places is not None and places.token is not None:
+        token = places.token.expand(len(inside), -1)[rows, columns]
+        document = rows + first_row() if places.document is None else places.document[rows, columns]
+    else:
+        document, token = rows + first_row(), columns
+    return ((document.long() << 16) + token) & 0x7FFFFFFF
