@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 import qkv
 import qkv.io.families
@@ -82,7 +82,8 @@ def test_what_the_format_cannot_say_is_refused(tmp_path: Path):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"peft_type": "IA3"}, "only 'LORA'"),
+        ({"peft_type": "IA3"}, "only 'LORA' is known here: merge it with peft"),
+        ({"peft_type": "PROMPT_TUNING"}, "only 'LORA' is known here$"),
         ({"use_dora": True}, "use_dora"),
         ({"bias": "all"}, "'bias'"),
         ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
@@ -97,6 +98,14 @@ def test_an_adapter_that_is_more_than_lora_is_refused(change: dict[str, object],
     with pytest.raises(ValueError, match=said):
         qkv.load_adapter(fresh, tmp_path)
     assert not layers(fresh)
+
+
+def test_a_whole_matrix_beside_an_adapter_is_refused(tmp_path: Path):
+    qkv.save_adapter(adapted("llama"), tmp_path)
+    stored = load_file(tmp_path / "adapter_model.safetensors")
+    save_file(stored | {"base_model.model.lm_head.weight": torch.zeros(4, 4)}, tmp_path / "adapter_model.safetensors")
+    with pytest.raises(ValueError, match=r"lm_head.weight' is a whole matrix, .* the vocabulary was resized: merge it"):
+        qkv.load_adapter(model("llama"), tmp_path)
 
 
 def test_an_adapter_of_another_model_is_refused(tmp_path: Path):

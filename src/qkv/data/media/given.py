@@ -77,12 +77,17 @@ def sound(value: object) -> tuple[Wave, int]:
     elif isinstance(value, str | bytes | os.PathLike):
         found = _heard(value)
     else:
-        raise ValueError(
-            f"a sound is a file, its bytes, or a pair of a waveform and its rate, (samples, 16000), not {shown(value)}"
-        )
+        raise not_a_sound(value)
     if isinstance(found, Skipped):
         raise ValueError(f"{name_of(value, 'sound')} can't be read as a sound: it is {found}")
     return found
+
+
+def not_a_sound(value: object) -> ValueError:
+    """The error that says in which forms a sound can be given."""
+    return ValueError(
+        f"a sound is a file, its bytes, or a pair of a waveform and its rate, (samples, 16000), not {shown(value)}"
+    )
 
 
 def video(

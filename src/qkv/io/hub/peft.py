@@ -39,6 +39,7 @@ _BESIDE = frozenset(
     }
 )
 # fmt: on
+_MERGED = frozenset({"ADALORA", "BOFT", "HRA", "IA3", "LOHA", "LOKR", "OFT", "VERA"})  # PEFT merges these into weights
 _EXPERTS = {"qwen3_moe": ("gate", "gate_proj", "up_proj", "down_proj")}  # by model type, what PEFT 0.21 renames
 _CHANGING = ("pissa", "olora", "corda", "loftq", "lora_ga")  # ways to begin that change the base's weights too
 
@@ -185,7 +186,8 @@ def read_config(config: object) -> LoRA:
     """The spec that an `adapter_config.json` describes. Raises ValueError naming what it asks for and is not here."""
     if not isinstance(config, dict) or config.get("peft_type") != "LORA":
         kind = config.get("peft_type") if isinstance(config, dict) else config
-        raise ValueError(f"it is an adapter of the type {brief(kind)}, and only 'LORA' is known here")
+        merged = ": merge it with peft" if isinstance(kind, str) and kind in _MERGED else ""
+        raise ValueError(f"it is an adapter of the type {brief(kind)}, and only 'LORA' is known here{merged}")
     start = str(config.get("init_lora_weights") or "")
     if start.lower().startswith(_CHANGING):
         raise ValueError(
@@ -234,6 +236,11 @@ def sizes(
         adapted |= {ours: (size, a, rows) for ours, rows in zip(part.ours, part.split(b), strict=True)}
     if spare:
         first = min(spare)
+        if whole := sorted(name for name in spare if ".lora_" not in name):
+            raise ValueError(
+                f"{brief(whole[0])} is a whole matrix, which PEFT stores beside an adapter if the adapter covers a table or "
+                "the vocabulary was resized: merge it with peft"
+            )
         raise ValueError(f"{brief(first)} belongs to no linear layer of this model; {nearest(_module(first), known)}")
     if not adapted:
         raise ValueError("its configuration targets no linear layer for which it has tensors")

@@ -78,6 +78,8 @@ def test_bad_sounds_have_one_sentence_each(tmp_path: Path) -> None:
         ((np.array([0.0, np.nan]), 16_000), "it is of 1 sample that are no numbers|1 sample"),
         ((np.zeros((2, 9)), 16_000), r"one row of floating-point samples from −1 to 1, not float64 \(2, 9\)"),
         ((np.zeros(9, np.int16), 16_000), "not int16"),
+        (np.zeros(9), "a sound is a file, its bytes, or a pair of a waveform and its rate, .*, not array"),
+        ((np.zeros(9),), "a pair of a waveform and its rate"),
         ((np.zeros(9), 0), "the rate of a waveform is a whole number of samples per second, not 0"),
     ):
         with pytest.raises(ValueError, match=message):

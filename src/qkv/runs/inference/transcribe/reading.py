@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from pathlib import Path
 from typing import TypeVar
 
 from ....core.spec import brief
 from ....data.media.audio import CLIPPED, Wave, clipped, decode, resampled
-from ....data.media.given import checked_wave
+from ....data.media.given import checked_wave, not_a_sound
 from ....data.media.images import content
 from ....data.source import Skipped
 
@@ -17,7 +18,13 @@ SoundT = TypeVar("SoundT", bound=Sound)
 
 
 def read(sound: Sound, rate: int) -> tuple[str, Wave]:
-    """The name of a sound, and its waveform at a rate. Warns about one that is clipped."""
+    """The name of a sound, and its waveform at a rate. Warns about one that is clipped.
+
+    Raises ValueError for one that can't be read.
+    """
+    pair = isinstance(sound, tuple) and len(sound) == 2
+    if not pair and not isinstance(sound, str | bytes | os.PathLike):
+        raise not_a_sound(sound)
     if isinstance(sound, tuple):
         name, found = "the waveform", checked_wave(*sound)
     else:
