@@ -104,3 +104,12 @@ def test_comments_above_a_sentence_are_left_out_and_a_token_is_not(tmp_path: Pat
     )
     table = Columns(path=str(tmp_path / "x.conll")).open("train")
     assert [table[i]["words"] for i in range(3)] == [["EU"], ["#", "1"], ["is", "#"]]
+
+
+def test_comments_with_as_many_columns_as_words_are_told_by_their_tags(tmp_path: Path) -> None:
+    file = tmp_path / "x.conll"
+    file.write_text("# id 1\nEU N B-ORG\n\n# id 2\n# O O\n1 N O\n\nis V O\n")
+    table = Columns(path=str(file)).open("train")
+    assert [table[i]["words"] for i in range(3)] == [["EU"], ["#", "1"], ["is"]]
+    file.write_text("# # O\n1 N O\n\nEU N O\n\nis V O\n")
+    assert [*Columns(path=str(file)).open("train")][0]["words"] == ["#", "1"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import ClassVar
 
 from ...core.spec import counted
@@ -12,6 +13,7 @@ from ..source import Example, Skipped, Split, Table
 
 _DOCUMENT = "-DOCSTART-"
 _FORM, _UPOS = 1, 3  # columns of CoNLL-U
+_FIRST = 1000  # sentences from which comments are told from words
 
 
 class Columns(FilePerSplit, kind="columns"):
@@ -21,8 +23,9 @@ class Columns(FilePerSplit, kind="columns"):
                compressed) the second and the fourth, words and their universal parts of speech.
 
     All lines of a sentence have the same number of columns. Lines above it that begin with `#` and have another number are
-    comments. In CoNLL-U, lines that begin with `#` are comments; multiword
-    tokens ("3-4") and empty nodes ("5.1") are skipped.
+    comments, as are lines such as `# id 1` that have the same number, if half of the first 1,000 sentences begin with `#` and
+    no word in them has what would be the line's tag. In CoNLL-U, all lines that begin with `#` are comments; multiword tokens
+    ("3-4") and empty nodes ("5.1") are skipped.
     """
 
     expects: ClassVar[str] = "a file with a word and its tag on each line"
@@ -50,8 +53,8 @@ class _Sentences:
     def __getitem__(self, i: int) -> Example | Skipped:
         start, stop = self._blocks[i].tolist()
         words, tags, width = [], [], 0
-        lines = [line.removesuffix("\r") for line in self._lines.text(start, stop).split("\n")]
-        comments = 0 if self._universal else _comments(lines)
+        lines = self._block(i)
+        comments = 0 if self._universal else self._comments(lines)
         for n, line in enumerate(lines[comments:], start + comments):
             cells = _cells(line)
             if self._universal and (line.startswith("#") or (cells and not cells[0].isdigit())):
@@ -67,6 +70,32 @@ class _Sentences:
         if not words or words == [_DOCUMENT]:
             return Skipped("without words")
         return {"text": " ".join(words), "words": words, "tags": tags, "where": self._lines.where(start)}
+
+    def _block(self, i: int) -> list[str]:
+        return [line.removesuffix("\r") for line in self._lines.text(*self._blocks[i].tolist()).split("\n")]
+
+    def _comments(self, lines: list[str]) -> int:
+        """The number of lines of comments above a sentence."""
+        width = len(_cells(lines[-1]))
+        for i, line in enumerate(lines):
+            cells = _cells(line)
+            if not line.startswith("#") or (len(cells) == width and not self._is_comment(cells, lines[i + 1 :])):
+                return i
+        return len(lines)
+
+    def _is_comment(self, cells: list[str], below: list[str]) -> bool:
+        """Whether a line with as many columns as the words is a comment, by the file's other sentences."""
+        known = self._tags
+        return bool(below) and known is not None and len(cells) > abs(self._tag) and cells[self._tag] not in known
+
+    @cached_property
+    def _tags(self) -> set[str] | None:
+        """The tags of the words of the first sentences; None if fewer than half of these begin with `#`, or there is one."""
+        blocks = [self._block(i) for i in range(min(len(self), _FIRST))]
+        if len(blocks) < 2 or 2 * sum(block[0].startswith("#") for block in blocks) < len(blocks):
+            return None
+        words = (_cells(line) for block in blocks for line in block if not line.startswith("#"))
+        return {cells[self._tag] for cells in words if len(cells) > abs(self._tag)}
 
     def _cell(self, cells: list[str], column: int, line: int) -> str:
         needed = (
@@ -86,11 +115,3 @@ def _cells(line: str) -> list[str]:
     if not line.strip():
         return []
     return line.split("\t") if "\t" in line else [cell for cell in line.split(" ") if cell]
-
-
-def _comments(lines: list[str]) -> int:
-    """The number of lines of comments above a sentence: they begin with `#`, and have other columns than its last line."""
-    width = len(_cells(lines[-1]))
-    return next(
-        (i for i, line in enumerate(lines) if not line.startswith("#") or len(_cells(line)) == width), len(lines)
-    )
