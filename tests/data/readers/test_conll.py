@@ -112,4 +112,4 @@ def test_comments_with_as_many_columns_as_words_are_told_by_their_tags(tmp_path:
     table = Columns(path=str(file)).open("train")
     assert [table[i]["words"] for i in range(3)] == [["EU"], ["#", "1"], ["is"]]
     file.write_text("# # O\n1 N O\n\nEU N O\n\nis V O\n")
-    assert [*Columns(path=str(file)).open("train")][0]["words"] == ["#", "1"]
+    assert Columns(path=str(file)).open("train")[0]["words"] == ["#", "1"]

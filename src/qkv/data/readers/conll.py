@@ -23,9 +23,9 @@ class Columns(FilePerSplit, kind="columns"):
                compressed) the second and the fourth, words and their universal parts of speech.
 
     All lines of a sentence have the same number of columns. Lines above it that begin with `#` and have another number are
-    comments, as are lines such as `# id 1` that have the same number, if half of the first 1,000 sentences begin with `#` and
-    no word in them has what would be the line's tag. In CoNLL-U, all lines that begin with `#` are comments; multiword tokens
-    ("3-4") and empty nodes ("5.1") are skipped.
+    comments. So are lines such as `# id 1` that have the same number, if half of the first 1,000 sentences begin with `#`,
+    and no word in them has the tag that the line would have. In CoNLL-U, all lines that begin with `#` are comments;
+    multiword tokens ("3-4") and empty nodes ("5.1") are skipped.
     """
 
     expects: ClassVar[str] = "a file with a word and its tag on each line"
@@ -51,7 +51,7 @@ class _Sentences:
         return len(self._blocks)
 
     def __getitem__(self, i: int) -> Example | Skipped:
-        start, stop = self._blocks[i].tolist()
+        start = int(self._blocks[i][0])
         words, tags, width = [], [], 0
         lines = self._block(i)
         comments = 0 if self._universal else self._comments(lines)
