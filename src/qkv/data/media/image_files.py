@@ -365,7 +365,12 @@ class Listed:
             )
         name = row[image].strip()
         if name:
-            path = inside(self.folder, name, f"{str(self.path)!r}, line {line:,},", "data.images=FOLDER names another")
+            path = inside(
+                self.folder,
+                name,
+                f"{str(self.path)!r}, line {line:,},",
+                "another folder can be named (data.images, data.sounds or data.videos)",
+            )
             name = path.relative_to(self.folder).as_posix() if "\\" in name else name
         if label is None:
             return _Row(name, None)

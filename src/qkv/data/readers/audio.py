@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
 from ...core import expressions
-from ..files.records import RecordFormat
+from ..files.records import Column, RecordFormat
 from ..holdout import HoldOutSource
 from ..media.audio import MOST_SAMPLES, Wave, decode, resampled
 from ..media.image_files import Files, open_image_files, stamp_of
@@ -27,6 +27,8 @@ class Sounds(HoldOutSource, kind="sounds"):
 
     header: whether the first line of a table of sounds holds column names; by default detected.
     missing: texts in such a table that stand for no class; by default as in pandas, such as "nan", "NA" and "None".
+    audio_column, label_column: of such a table, see `image_files.Listed`.
+    sounds: the folder of the sounds that a table names; by default that of the table. Others are not read.
     label: a regular expression for the path, in place of folders; its first group, or the whole match, is the class.
     validation, test: regular expressions; a file whose path matches belongs to that split.
     rate:  the sample rate in Hz; by default that of the first file.
@@ -34,9 +36,14 @@ class Sounds(HoldOutSource, kind="sounds"):
     cache: MiB of memory for decoded sounds, in each process that reads.
     """
 
+    path_fields: ClassVar[tuple[str, ...]] = ("path", "sounds")
+
     path: str = ""
     header: bool | None = None
     missing: tuple[str, ...] | None = None
+    audio_column: Column | None = None
+    label_column: Column | None = None
+    sounds: str | None = None
     label: str | None = None
     validation: str | None = None
     test: str | None = None
@@ -64,8 +71,10 @@ class Sounds(HoldOutSource, kind="sounds"):
         return open_image_files(
             path,
             stamp_of(path),
-            suffixes=SUFFIXES,
-            how=RecordFormat(header=self.header, strict=False, missing=self.missing),
+            (self.audio_column, self.label_column),
+            SUFFIXES,
+            None if self.sounds is None else Path(self.sounds).expanduser(),
+            RecordFormat(header=self.header, strict=False, missing=self.missing),
         )
 
     def split_of(self, name: str, placed: Split | None) -> Split:

@@ -21,6 +21,7 @@ from .several import of_files
 __all__ = ["Guess", "guess"]
 
 _READING = ("header", "sep", "quoted", "quote", "escape", "encoding", "format", "missing")  # how a file is read
+_TABLES = 20  # tables of a folder that are looked at
 
 
 def guess(*paths: Path | str, settings: Iterable[str] = ()) -> Guess:
@@ -39,10 +40,21 @@ def guess(*paths: Path | str, settings: Iterable[str] = ()) -> Guess:
         found = (
             of_folder(path, how) if path.is_dir() or is_archive(path) else of_listed(path, how) or of_file(path, how)
         )
+    if isinstance(found, str) and path.is_dir():
+        found = _of_its_table(path, how) or found
     if isinstance(found, Guess):
         return found
     what = " and ".join(repr(str(path)) for path in paths[:4])
     raise ValueError(f"can't tell what to train on {what}: {found}; {KNOWN}")
+
+
+def _of_its_table(folder: Path, how: RecordFormat) -> Guess | None:
+    """The guess for the one table in a folder, or in a folder in it, that names pictures, sounds or videos."""
+    tables = [
+        path for depth in ("", "*/") for form in ("csv", "tsv") for path in sorted(folder.glob(f"{depth}*.{form}"))
+    ]
+    found = [one for one in (of_listed(table, how) for table in tables[:_TABLES]) if isinstance(one, Guess)]
+    return found[0] if len(found) == 1 else None
 
 
 def _reading(settings: Iterable[str]) -> RecordFormat:

@@ -285,17 +285,21 @@ def _videos(listing: Listing) -> Guess | None:
 
 def _clips(listing: Listing, classes: Counter[str], side: int, channels: int) -> Guess:
     """Videos of which 8 frames of side × side pixels are read, in tubelets of 2 frames."""
+    settings, seen = filmed(side, channels)
+    settings = ("data.kind=clips", setting("data.path", listing.place), *settings)
+    return Guess("video", settings, (_shown(classes, "video"), seen))
+
+
+def filmed(side: int, channels: int) -> tuple[tuple[str, ...], str]:
+    """Settings of the recipe `video` for pictures of this size, and what they are based on."""
     settings = (
-        "data.kind=clips",
-        setting("data.path", listing.place),
         "task.frames=8",
         f"model.image=[{4 * side},{side}]",
         f"model.patch=[{side // 4},{side // 4}]",
         f"model.channels={2 * channels}",
         *(("data.color=gray",) if channels == 1 else ()),
     )
-    seen = f"8 frames of {side} × {side} pixels are taken of each (task.frames, model.image)"
-    return Guess("video", settings, (_shown(classes, "video"), seen))
+    return settings, f"8 frames of {side} × {side} pixels are taken of each (task.frames, model.image)"
 
 
 def _images(listing: Listing) -> Guess | str | None:
@@ -347,6 +351,15 @@ def _sounds(listing: Listing) -> Guess | str | None:
         if not 1 < len(classes) < len(sounds) / 5 or sum(classes.values()) < len(sounds):
             return _loose(sounds, "sound")
         by_name = (setting("data.label", BY_NAME),)
+    if (heard := heard_in(listing, sounds)) is None:
+        return None
+    settings = ("data.kind=sounds", setting("data.path", listing.place), *by_name, *heard[0])
+    shown = _shown(classes, "sound", "name before the first _" if by_name else "folder")
+    return Guess("speech", settings, (shown, *(() if by_name else _nested(sounds)), heard[1]))
+
+
+def heard_in(listing: Listing, sounds: list[PurePosixPath]) -> tuple[tuple[str, ...], str] | None:
+    """Settings of the recipe `speech` for some sounds, and what they are based on; None if none can be read."""
     lengths, rates = [], Counter[int]()
     for content in listing.opened(sounds):
         if (found := duration(content)) is not None:  # damaged files are skipped in training too
@@ -357,24 +370,9 @@ def _sounds(listing: Listing) -> Guess | str | None:
     rate, length = rates.most_common(1)[0][0], median(lengths)
     hop = max(16, round(rate * length / 64))
     n_fft = 1 << max(6, (2 * hop).bit_length())
-    settings: tuple[str, ...] = (
-        "data.kind=sounds",
-        setting("data.path", listing.place),
-        *by_name,
-        f"task.hop={hop}",
-        f"task.n_fft={n_fft}",
-    )
+    settings: tuple[str, ...] = (f"task.hop={hop}", f"task.n_fft={n_fft}")
     settings += ("data.rates=resample", f"data.rate={rate}") if len(rates) > 1 else ()
-    heard = f"sounds of about {length:.2g} s at {rate:,} Hz; 64 frames of {hop} samples are read"
-    return Guess(
-        "speech",
-        settings,
-        (
-            _shown(classes, "sound", "name before the first _" if by_name else "folder"),
-            *(() if by_name else _nested(sounds)),
-            heard,
-        ),
-    )
+    return settings, f"sounds of about {length:.2g} s at {rate:,} Hz; 64 frames of {hop} samples are read"
 
 
 def _transcripts(listing: Listing) -> Guess | str | None:

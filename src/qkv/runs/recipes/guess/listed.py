@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from ....core.spec import brief, counted
 from ....data.files.csv_dialect import filled
@@ -14,11 +15,12 @@ from ....data.media.video import SUFFIXES as VIDEOS
 from ....data.readers.audio import SUFFIXES as SOUNDS
 from .column import Column
 from .files import columns_of, encoding_of, in_another, is_text, is_utf8
-from .folders import Listing, classified, picture_sizes
+from .folders import Listing, classified, filmed, heard_in, picture_sizes
 from .result import Guess, setting
 from .tables import ROWS, classes_in, label_and_score
 
 _SHARE = 0.9  # of the cells of a column that name files
+_TRIED = 20  # files that are looked for in a folder
 
 
 def of_listed(path: Path, how: RecordFormat) -> Guess | str | None:
@@ -54,14 +56,8 @@ def of_listed(path: Path, how: RecordFormat) -> Guess | str | None:
             return Guess("recognize-ctc", (*kind, *named), (seen, transcripts, *cells.notes(how.header, None)))
         if label is None:
             return f"its column {files.name} names {what}s, and no column holds their classes"
-        if what != "picture":
-            recipe = "speech data.kind=sounds" if what == "sound" else "video data.kind=clips"
-            return (
-                f"its column {files.name} names {what}s; `qkv train {recipe} data.path={path}` reads a table with columns "
-                "path and label, and the same with a folder reads one folder for each class"
-            )
         notes = (*cells.notes(how.header, None), *cells.faults(names))
-        return _pictures(path, files, label, len(cells) - bool(names), notes)
+        return _classified(path, what, files, label, len(cells) - bool(names), notes)
     return None
 
 
@@ -70,16 +66,51 @@ def _names_files(column: Column, suffixes: frozenset[str]) -> bool:
     return named > _SHARE * max(1, len(column.filled))
 
 
-def _pictures(path: Path, files: Column, label: Column, count: int, notes: tuple[str, ...]) -> Guess | str:
-    images = [PurePosixPath(name) for name in files.filled if (path.parent / name).is_file()]
-    if not images:
+class _Reader(NamedTuple):
+    recipe: str
+    kind: str
+    column: str
+    folder: str
+
+
+_READERS = {
+    "picture": _Reader("vit", "images", "image_column", "images"),
+    "sound": _Reader("speech", "sounds", "audio_column", "sounds"),
+    "video": _Reader("video", "clips", "video_column", "videos"),
+}
+
+
+def _classified(path: Path, what: str, files: Column, label: Column, count: int, notes: tuple[str, ...]) -> Guess | str:
+    """Guess a recipe for a table of pictures, sounds or videos with their classes."""
+    reader, folder = _READERS[what], _folder_of(path, files)
+    named = [setting(f"data.{reader.column}", files.name), setting("data.label_column", label.name)]
+    settings: tuple[str, ...] = (f"data.kind={reader.kind}", setting("data.path", path), *named)
+    if folder is None:
         return (
-            f"its column {files.name} names pictures, such as {brief(files.filled[0])}, and they are not in "
-            f"{brief(str(path.parent))}; name their folder: `qkv train vit data.kind=images data.path={path} "
-            "data.images=FOLDER`"
+            f"its column {files.name} names {what}s, such as {brief(files.filled[0])}, and they are not in "
+            f"{brief(str(path.parent))} or a folder beside it; name their folder: `qkv train {reader.recipe} "
+            f"{' '.join(settings)} data.{reader.folder}=FOLDER`"
         )
-    settings, sizes = classified(*picture_sizes(Listing(path.parent, tuple(images)), images))
-    named = (setting("data.image_column", files.name), setting("data.label_column", label.name))
-    settings = ("data.kind=images", setting("data.path", path), *named, *settings)
-    seen = f"{counted(count, 'row')} that name pictures, in the column {files.name}"
-    return Guess("vit", settings, (seen, classes_in(label), *label.lacking, sizes, *notes))
+    listing = Listing(folder, tuple(PurePosixPath(name) for name in files.filled if (folder / name).is_file()))
+    if folder != path.parent:
+        settings = (*settings, setting(f"data.{reader.folder}", folder))
+    if what == "picture":
+        more, about = classified(*picture_sizes(listing, list(listing.names)))
+    elif what == "video":
+        more, about = filmed(32, 3)
+    elif (heard := heard_in(listing, list(listing.names))) is not None:
+        more, about = heard
+    else:
+        return f"its column {files.name} names sounds, and none of the first in {brief(str(folder))} can be read"
+    seen = f"{counted(count, 'row')} that name {what}s, in the column {files.name}"
+    seen += "" if folder == path.parent else f"; they are in {folder}"
+    return Guess(reader.recipe, (*settings, *more), (seen, classes_in(label), *label.lacking, about, *notes))
+
+
+def _folder_of(path: Path, files: Column) -> Path | None:
+    """The folder of the files that a table names: that of the table, one in it, or one beside it; None if there is none."""
+    beside = (
+        folder for base in (path.parent, path.parent.parent) for folder in sorted(base.iterdir()) if folder.is_dir()
+    )
+    names = files.filled[:_TRIED]
+    return next((one for one in (path.parent, *beside) if any((one / name).is_file() for name in names)), None)
