@@ -11,10 +11,12 @@ from fast_subset import fast
 from resident import MEASURED, forget_peak, peak
 from rich.console import Console
 from run_tiny import TINY
+from safetensors.torch import load_file
 from torch import Tensor
 
 import qkv
 from qkv.core.ranks import ALONE, Ranks
+from qkv.io.directories.adapters import save_merged
 from qkv.io.families import preset
 from qkv.runs.recipes.model_choice import ModelChoice
 from qkv.runs.recipes.recipe import Recipe
@@ -53,7 +55,15 @@ def started(ranks: Ranks, scale: dict[str, Any], settings: list[str], out: str) 
     strategy = team.distribute(model, values)
     strategy.optimizer(SGD(momentum=0.0))
     strategy.gather()
-    return values is not None, {name: p.detach().clone() for name, p in model.named_parameters()}
+    parameters = {name: p.detach().clone() for name, p in model.named_parameters()}
+    if prepared.recipe.adapter is not None:
+        save_merged(model, merged_on(ranks, out))
+    return values is not None, parameters
+
+
+def merged_on(ranks: Ranks, out: str) -> Path:
+    """The file with the merged weights that a rank writes."""
+    return Path(f"{out}-{ranks.rank}-of-{ranks.size}.safetensors")
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +109,10 @@ def test_a_divided_model_starts_with_the_values_of_a_whole_one(
     assert outlined == (start != "a changed model, zero 3")
     for name, parameter in whole.items():
         assert torch.equal(parameters[name], parameter), name
+    if LORA in settings:
+        merged = load_file(merged_on(ALONE, str(tmp_path / "out")))
+        divided = load_file(tmp_path / "out-0-of-2.safetensors")
+        assert divided.keys() == merged.keys() and all(torch.equal(divided[name], merged[name]) for name in merged)
 
 
 @pytest.mark.parametrize("kind", ["run", "hub"])

@@ -18,7 +18,7 @@ from ...nn.layers.quantized import quantized
 from ...nn.models.heads.language_model import LanguageModel
 from ...nn.models.transformer import TransformerModel
 from ...training.checkpoints.streaming import Later, stream_tensors
-from ...training.checkpoints.weights import model_tensors, read_tensors, replace_tensors
+from ...training.checkpoints.weights import gathered_tensors, read_tensors, replace_tensors
 from ..families import FAMILIES, family_of
 from ..hub import huggingface, peft
 from ..hub.finite import is_finite, warn_of_no_numbers
@@ -129,7 +129,7 @@ def save_merged(model: TransformerModel, path: Path | str) -> None:
     if quantized(model):
         stream_tensors(path, [Later(*one) for one in merged(model)])
     else:
-        replace_tensors(path, model_tensors(fold(model)))
+        replace_tensors(path, gathered_tensors(fold(model)))
 
 
 def _spec(config: object, folder: Path) -> LoRA:

@@ -29,10 +29,27 @@ def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     Of a parameter divided over ranks, this rank's part. For an adapted model only the weights that its adapter trains;
     the others are in the directory that it was loaded from.
     """
+    return _once(model, model.state_dict(keep_vars=True).items())
+
+
+def gathered_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """`model_tensors` of a model that is gathered on this rank. `state_dict` would divide it again, by a hook of FSDP2."""
+    buffers = {
+        f"{path}.{name}".lstrip(".")
+        for path, module in model.named_modules(remove_duplicate=False)
+        for name in module._buffers
+        if name not in module._non_persistent_buffers_set
+    }
+    named = [pair for pair in model.named_buffers(remove_duplicate=False) if pair[0] in buffers]
+    return _once(model, [*model.named_parameters(remove_duplicate=False), *named])
+
+
+def _once(model: nn.Module, named: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
+    """The tensors without copies of the same memory, and of an adapted model only what its adapter trains."""
     own = trained(model)
     seen: set[Any] = set()
     tensors: dict[str, Tensor] = {}
-    for name, tensor in model.state_dict(keep_vars=True).items():
+    for name, tensor in named:
         part = local(tensor)
         storage = (part.data_ptr(), part.shape, part.stride()) if part.numel() else id(tensor)
         if storage not in seen and (own is None or name in own):
