@@ -132,7 +132,7 @@ class FileSource(HoldOutSource):
             both = sum(path.resolve() in trained for path in paths)
             if both:
                 yield f"{both:,} of {len(paths):,} files for {split} are training files, too"
-            elif paths and self.compared:
+            elif self.gives(split) and self.compared:
                 yield from self.shared_with_training(split, (self.stamp(), self._stamp(split)))
 
 

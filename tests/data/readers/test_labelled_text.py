@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from qkv.data.readers.labelled_text import Labelled
-from qkv.data.source import Counts, Source, read
+from qkv.data.source import SPLITS, Counts, Source, read
 
 ROWS = [("good, very good", "yes"), ('a "bad" one', "no"), ("so-so\nover two lines", "no")]
 
@@ -106,3 +106,27 @@ def test_a_json_file_that_is_one_list(tmp_path: Path) -> None:
     path.write_text('[{"text": "a", "label": 1}, 3]')
     with pytest.raises(ValueError, match=r"x\.json', entry 2 is not a JSON object but 3"):
         Labelled(path=str(path)).open("train")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_a_column_tells_the_split_of_each_row(suffix: str, tmp_path: Path) -> None:
+    rows = [{"text": f"t{i}", "label": "ab"[i % 2], "set": ("train", "Dev", "TEST")[i % 3]} for i in range(12)]
+    text = {"csv": "text,label,set\n" + "".join(",".join(row.values()) + "\n" for row in rows)}
+    text["jsonl"] = "".join(json.dumps(row) + "\n" for row in rows)
+    source = Labelled(path=written(tmp_path / f"x.{suffix}", text[suffix]), split="set")
+    for number, split in enumerate(SPLITS):
+        table = source.table(split)
+        assert [table[i]["text"] for i in range(len(table))] == [row["text"] for row in rows[number::3]]
+    assert not any("held out" in note for note in source.notes())
+    shared = written(tmp_path / "y.csv", "text,label,set\na,x,train\nb,y,train\na,x,test\nc,x,val\n")
+    assert (
+        "1 of 1 test examples share their first text with training examples"
+        in Labelled(path=shared, split="set").notes()
+    )
+    wrong = written(tmp_path / "z.csv", "text,label,set\na,x,train\nb,y,later\n")
+    with pytest.raises(
+        ValueError, match="line 3: 'set' is 'later', which names no split; write train, validation or test"
+    ):
+        Labelled(path=wrong, split="set").table("train")
+    with pytest.raises(ValueError, match="leave it out, or validation_path and test_path"):
+        Labelled(path=wrong, split="set", test_path=wrong)

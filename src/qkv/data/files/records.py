@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -13,7 +13,7 @@ from pydantic import model_validator
 
 from ...core.spec import brief, nearest
 from ..classes import missing_label
-from ..source import SPLITS, Example, Skipped, Split, Table
+from ..source import SPLIT_NAMES, SPLITS, Example, Skipped, Split, Table
 from ..tables import ComputedTable
 from .cache import Stamp, stamp_of
 from .compressed import existing, suffix_of
@@ -161,11 +161,13 @@ class RecordFiles(TableFiles, FilePerSplit):
     format: the file format, if the name of the file doesn't show it.
     header: whether the first line of a table holds column names; by default detected.
     missing: texts that stand for no label; by default as in pandas, such as "nan", "NA" and "None".
+    split: the column of `path` that tells the split of each row: train, validation or test, or another usual name.
     """
 
     format: Format | None = None
     header: bool | None = None
     missing: tuple[str, ...] | None = None
+    split: Column | None = None
 
     @abstractmethod
     def record_columns(self) -> tuple[Column, ...]:
@@ -177,12 +179,23 @@ class RecordFiles(TableFiles, FilePerSplit):
 
     @model_validator(mode="after")
     def _check_columns(self) -> Self:
-        columns = self.record_columns()
+        columns = self._columns
+        if self.split is not None and (self.validation_path or self.test_path):
+            raise ValueError(
+                "split names a column with the split of each row; leave it out, or validation_path and test_path"
+            )
         if len({type(column) for column in columns}) > 1:
             raise ValueError(f"columns are all named or all numbered, not {', '.join(map(repr, columns))}")
         if any(isinstance(column, int) and column < 0 for column in columns):
             raise ValueError("columns are numbered from 0")
         return self
+
+    @property
+    def _columns(self) -> tuple[Column, ...]:
+        return (*self.record_columns(), *(() if self.split is None else (self.split,)))
+
+    def gives(self, split: Split) -> bool:
+        return super().gives(split) or (self.split is not None and split in _by_split(self, self.stamp()))
 
     @property
     def reading(self) -> RecordFormat:
@@ -197,22 +210,52 @@ class RecordFiles(TableFiles, FilePerSplit):
         return missing_label(value, column, self.missing) or value
 
     def notes(self) -> tuple[str, ...]:
-        columns = self.record_columns()
+        columns = self._columns
         named = any(isinstance(column, str) for column in columns)
-        tables = (self.reading.table(self.paths(split)[0]) for split in SPLITS if self.gives(split))
+        tables = (self.reading.table(path) for split in SPLITS for path in self.paths(split)[:1])
         return (*notes_of(tables, True if named else self.header, self.quoted, columns), *super().notes())
 
+    def records_of(self, split: Split) -> Records:
+        """The records of the file of a split."""
+        return open_records(self.paths(split)[0], self._columns, self.reading)
+
     def open(self, split: Split) -> Table:
-        columns = self.record_columns()
-        records = open_records(self.paths(split)[0], columns, self.reading)
-        first = records if split == "train" else open_records(self.paths("train")[0], columns, self.reading)
-        numbers = [column for column in columns if isinstance(column, int)]
+        first = self.records_of("train")
+        if self.split is not None:
+            rows = _by_split(self, self.stamp())[split]
+            return ComputedTable(len(rows), lambda i: self._entry(first, rows[i]))
+        records = first if split == "train" else self.records_of(split)
+        numbers = [column for column in self._columns if isinstance(column, int)]
         check_names(records.path, records.names, first.path, first.names, numbers)
         return ComputedTable(len(records), lambda i: self._entry(records, i))
 
     def _entry(self, records: Records, i: int) -> Example | Skipped:
         row = records.rows[i][1]
         return Skipped(row, records.where(i)) if isinstance(row, Skipped) else self.example(records, i)
+
+
+@lru_cache(maxsize=8)
+def _by_split(source: RecordFiles, stamp: Hashable) -> dict[Split, list[int]]:
+    """The numbers of the records of each split, by the column `split`. The stamp renews them."""
+    assert source.split is not None
+    records, found = source.records_of("train"), dict[Split, list[int]]()
+    for i, (_, row) in enumerate(records.rows):
+        split: Split = "train"  # what can't be read is told in training
+        if not isinstance(row, Skipped | ValueError):
+            cell = records.get(i, source.split)
+            name = str(cell).strip().lower()
+            if name not in SPLIT_NAMES:
+                raise ValueError(
+                    f"{records.where(i)}: {brief(source.split)} is {brief(cell)}, which names no split; write train, "
+                    "validation or test, or leave data.split out"
+                )
+            split = SPLIT_NAMES[name]
+        found.setdefault(split, []).append(i)
+    if "train" not in found:
+        raise ValueError(
+            f"{brief(records.path)} has no row whose {brief(source.split)} is 'train'; leave data.split out"
+        )
+    return found
 
 
 @lru_cache(maxsize=8)

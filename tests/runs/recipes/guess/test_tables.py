@@ -8,6 +8,7 @@ import pandas
 import pytest
 from guessable_files import reviews_csv, texts, write
 
+from qkv.data.source import SPLITS
 from qkv.runs.recipes.guess import guess
 from qkv.runs.recipes.recipe import Recipe
 
@@ -118,14 +119,20 @@ def test_numbers_of_rows_are_no_score(name: str, step: int, tmp_path: Path) -> N
     assert found.recipe == "lm" and any(f"{name or 'n'} is not used: its values" in said for said in found.seen)
 
 
-def test_a_column_with_the_split_of_each_row_is_told(tmp_path: Path) -> None:
+def test_a_column_with_the_split_of_each_row_is_obeyed_or_told(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
-    rows = (f"words number {i},{'a' if i % 2 else 'b'},{'Train' if i < 30 else 'test'}\n" for i in range(40))
-    path.write_text("text,label,subset\n" + "".join(rows))
-    said = " ".join(guess(path).seen)
-    assert (
-        "subset tells the split of each row (test, train), and is not read: training takes rows of every split" in said
-    )
+    rows = [f"words number {i},{'a' if i % 2 else 'b'},{'Train' if i < 30 else 'test'}" for i in range(40)]
+    path.write_text("\n".join(["text,label,subset", *rows]))
+    found = guess(path)
+    assert "subset tells the split of each row (test, train); data.split=null reads all rows for training" in found.seen
+    data = Recipe.load(found.recipe, found.settings).data
+    tables = [data.table(split) for split in SPLITS]
+    read = [[e["text"] for e in map(table.__getitem__, range(len(table))) if e is not None] for table in tables]
+    assert read[2] == [f"words number {i}" for i in range(30, 40)]
+    assert sorted(read[0] + read[1]) == sorted(f"words number {i}" for i in range(30)) and read[1]
+    path.write_text("\n".join(["text,subset", *(row.replace(",a", "").replace(",b", "") for row in rows)]))
+    found = guess(path)
+    assert found.recipe == "lm" and any("(test, train), and is not read: training takes" in said for said in found.seen)
 
 
 @pytest.mark.parametrize("names", ["anchor,positive,negative", "query,pos"])

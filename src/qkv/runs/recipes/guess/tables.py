@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +27,28 @@ ANSWERED = frozenset(("completion", "response", "answer", "output"))
 def of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, ...], table: bool) -> Guess | str:
     """Guess a recipe for a table's columns, or return what was seen if nothing fits. `more` are settings of the source."""
     columns, more = _numbered(columns, more)
+    split = next(filter(_tells_split, columns), None)
+    found = _of_columns(path, [column for column in columns if column is not split], rows, more, table)
+    if split is None or isinstance(found, str):
+        return found
+    said = f"{split.title} tells the split of each row ({', '.join(sorted({c.strip().lower() for c in split.filled}))})"
+    if "data.kind=labelled" in found.settings and len(split.filled) == len(split.cells):
+        seen = f"{said}; data.split=null reads all rows for training"
+        return replace(found, settings=(*found.settings, setting("data.split", split.name)), seen=(*found.seen, seen))
+    said += (
+        ", and is not read: training takes rows of every split; save those of each in a file of its own, and give these "
+        "(train.csv dev.csv test.csv)"
+    )
+    return replace(found, seen=(*found.seen, said))
+
+
+def _tells_split(column: Column) -> bool:
+    """Whether a column tells the split of each row."""
+    names = {cell.strip().lower() for cell in column.filled}
+    return len(names) > 1 and names <= SPLIT_NAMES.keys()
+
+
+def _of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, ...], table: bool) -> Guess | str:
     empty = [column.title for column in columns if not column.filled]
     columns = [column for column in columns if column.filled]
     listed = ", ".join(map(str, columns[:8])) + (" …" if len(columns) > 8 else "")
@@ -38,7 +59,6 @@ def of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, ..
         )
     if (tags := tags_in(columns)) is not None:
         return f"{seen[0]}; {tags}"
-    seen += tuple(_splits(columns))
     texts = [column for column in columns if column.is_text]
     aside = [column for column in texts if column.holds_addresses]
     if len(aside) < len(texts):
@@ -142,18 +162,6 @@ def _other_labels(label: Column, texts: list[Column], columns: list[Column]) -> 
     listed = ", ".join(one.title for one in others[:8]) + (" …" if others[8:] else "")
     what = "could be the class too, and is not used" if len(others) == 1 else "could be the class too, and are not used"
     return (f"{listed} {what} ({setting('data.label', others[0].name)} chooses it)",)
-
-
-def _splits(columns: list[Column]) -> Iterator[str]:
-    """Yield a sentence on a column that tells the split of each row, as rows of one file are all read for training."""
-    for column in columns:
-        names = {cell.strip().lower() for cell in column.filled}
-        if len(names) > 1 and names <= SPLIT_NAMES.keys():
-            listed = ", ".join(sorted(names))
-            yield (
-                f"{column.title} tells the split of each row ({listed}), and is not read: training takes rows of every "
-                "split; save those of each in a file of its own, and give these (train.csv dev.csv test.csv)"
-            )
 
 
 def classes_in(label: Column) -> str:
