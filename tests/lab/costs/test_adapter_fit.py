@@ -53,8 +53,14 @@ def test_the_first_and_the_last_piece_of_quantized_weights_stand_for_all(monkeyp
     spec = spec_of("gpt2", n_layers=1)
     plan = plan_of(Training(), spec, torch.device("cpu"), adapter=LoRA(), weights="nf4")
     few = predict(spec, BatchShape(2, 32), plan)
-    monkeypatch.setattr(product, "_counting", lambda _: None)
+    monkeypatch.setattr(product, "counting", lambda _: None)
     assert few == predict(spec, BatchShape(2, 32), plan)
+
+
+def test_quantized_experts_are_counted_without_the_values_that_route_to_them() -> None:
+    spec = spec_of("mixtral-8x7b", n_kv_heads=2, n_layers=1)
+    plan = plan_of(Training(), spec, torch.device("cpu"), adapter=LoRA(), weights="nf4")
+    assert predict(spec, BatchShape(1, 16), plan) is not None
 
 
 EXACT = [

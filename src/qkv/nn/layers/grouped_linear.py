@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from ...core.graphs import operator
 from ..kernels.plain import in_forward_mode
 from ..kernels.products import onednn
+from ..quantization.product import counting
 from .quantized import QuantizedMatrix
 
 
@@ -33,7 +34,7 @@ class GroupedLinear(nn.Module):
             x = x.to(torch.get_autocast_dtype(x.device.type))
         codes: object = self.weight
         if isinstance(codes, QuantizedMatrix):
-            runs = _runs(ends)
+            runs = _even(len(x), len(ends)) if counting(codes.codes) else _runs(ends)
             products = [codes.expert(x[start:stop], e) for e, start, stop in runs]
             return torch.cat([*products, x.new_zeros(len(x) - (runs[-1][2] if runs else 0), self.d_out)])
         if in_forward_mode(x, self.weight):
@@ -72,6 +73,12 @@ def _runs(ends: Tensor) -> list[tuple[int, int, int]]:
     stops = ends.tolist()
     starts = [0, *stops[:-1]]
     return [(e, start, stop) for e, (start, stop) in enumerate(zip(starts, stops, strict=True)) if stop > start]
+
+
+def _even(rows: int, n_experts: int) -> list[tuple[int, int, int]]:
+    """`_runs` for rows that are split evenly, while memory is counted: no values are known then."""
+    ends = [rows * (e + 1) // n_experts for e in range(n_experts)]
+    return [(e, start, stop) for e, (start, stop) in enumerate(zip([0, *ends], ends, strict=False)) if stop > start]
 
 
 @operator("grouped_products")

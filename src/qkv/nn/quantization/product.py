@@ -8,8 +8,8 @@ through the rounding of activations unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -97,26 +97,33 @@ def _pieces(matrix: Packed) -> list[slice]:
     d_out, d_in = matrix.shape
     step = max(1, PIECE // d_in)
     starts: Sequence[int] = range(0, d_out, step)
-    if len(starts) > 2 and _counting(matrix.codes) is not None:
+    if len(starts) > 2 and counting(matrix.codes) is not None:
         starts = (0, starts[-1])
     return [slice(start, start + step) for start in starts]
 
 
 def _dense(matrix: Packed, dtype: torch.dtype) -> Tensor:
     """`matrix.dense(dtype)`. While memory is counted, once for all matrices of a size."""
-    counting = _counting(matrix.codes)
-    if counting is None:
+    mode = counting(matrix.codes)
+    if mode is None:
         return matrix.dense(dtype)
     sizes = tuple((name, tensor.shape, tensor.dtype) for name, tensor in matrix.tensors().items())
-    dense: Tensor = counting.once((matrix.format.name, sizes, dtype), lambda: matrix.dense(dtype))
-    return dense
+    return mode.once((matrix.format.name, sizes, dtype), lambda: matrix.dense(dtype))
 
 
-def _counting(tensor: Tensor) -> Any:
-    """The mode that counts memory on tensors without contents, if this is one of them."""
+class MemoryCount(Protocol):
+    """A mode that counts memory on tensors without contents."""
+
+    def once(self, key: Hashable, make: Callable[[], Tensor]) -> Tensor:
+        """Return `make()`, whose memory is counted once for equal keys."""
+        ...
+
+
+def counting(tensor: Tensor) -> MemoryCount | None:
+    """Return the mode that counts memory, if the tensor is one without contents."""
     if torch.compiler.is_compiling():
         return None
-    mode = getattr(tensor, "fake_mode", None)
+    mode: MemoryCount | None = getattr(tensor, "fake_mode", None)
     return mode if hasattr(mode, "once") else None
 
 
