@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
 
 import pytest
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 import qkv
 from qkv.core.batch import IGNORE, Batch
+from qkv.core.ranks import Alone, BatchSplit, splitting
 from qkv.nn.layers.boxes import corners, overlap
 from qkv.nn.models.heads.vision import Objects
 from qkv.runs.tasks.detection.objective import Detection
@@ -109,3 +111,35 @@ def test_a_model_or_a_task_that_knows_no_objects_is_told() -> None:
     batch = batch_of([[0]])
     with pytest.raises(ValueError, match="the head 'detector'"):
         Detection()(model, Batch({"ids": torch.zeros(1, 3, 16, 16)}, counts=batch.counts, targets=batch.targets))
+
+
+def test_ranks_with_other_images_sum_to_the_loss_of_all() -> None:
+    """Rank 0 has an image with three objects, rank 1 two images with one."""
+    objects, found = [[0, 2, 1], [1], []], said(3, 5, 4)
+    whole = Detection()(Says(found), batch_of(objects))["class"]
+    parts = [(objects[:1], slice(0, 1)), (objects[1:], slice(1, 3))]
+    # each matched detection has the weight 1, each other one 0.1
+    totals = torch.tensor([4 + 0.1 * 11, 3.0])
+    summed = torch.zeros(())
+    for own, rows in parts:
+        ranks = SumsTo(totals)
+        with splitting(BatchSplit(ranks, ranks)):
+            seen = Objects(found.logits[rows], found.boxes[rows])
+            batch = batch_of(objects)
+            targets = {name: values[rows] for name, values in batch.targets.items()}
+            counts = {"class": len(own), "box": 1, "giou": 1}
+            term = Detection()(Says(seen), replace(batch, targets=targets, counts=counts))["class"]
+        summed = summed + term.sum
+    torch.testing.assert_close(summed / 3, whole.sum / 3)
+
+
+class SumsTo(Alone):
+    """One of two ranks, whose sums are known."""
+
+    size = 2
+
+    def __init__(self, total: Tensor) -> None:
+        self.total = total
+
+    def sum(self, value: Tensor) -> Tensor:
+        return self.total

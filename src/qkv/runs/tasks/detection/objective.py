@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from ....core.batch import IGNORE, Batch, Term, Terms
 from ....core.metrics.display import register
 from ....core.optional_libraries import need
+from ....core.ranks import current_rows, idle
 from ....nn.layers.boxes import corners, overlap
 from ....nn.layers.losses import at_least_fp32
 from ....nn.models.heads.vision import Objects
@@ -75,13 +76,17 @@ class Detection(Objective, kind="detection"):
         }
 
     def _class_loss(self, logits: Float[Tensor, "B n C"], classes: Int[Tensor, "B M"], pairs: Matched) -> Tensor:
-        """The mean cross-entropy of a batch, with the weight `no_object` for that class."""
+        """The mean cross-entropy of a batch, with the weight `no_object` for that class. On many ranks, this rank's part of
+        it."""
         none = logits.shape[-1] - 1
         labels = torch.full(logits.shape[:2], none, dtype=torch.int64, device=logits.device)
         labels[pairs.rows, pairs.detections] = classes[pairs.rows, pairs.objects]
         weight = torch.ones(none + 1, device=logits.device)
         weight[none] = self.no_object
-        return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), weight)
+        loss = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), weight)
+        own = torch.stack([weight[labels].sum(), weight.new_tensor(len(labels))])
+        weights, images = own / current_rows().sum(own * (0.0 if idle() else 1.0))
+        return loss * (weights / images)  # means of several ranks, weighted by images, sum to the mean of all
 
     @torch.no_grad()
     def match(self, outputs: Objects, classes: Int[Tensor, "B M"], boxes: Float[Tensor, "B M 4"]) -> Matched:
