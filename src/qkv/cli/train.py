@@ -195,6 +195,8 @@ def _trained(
 
     comparison = Comparison.load(recipe, settings)
     if comparison is not None:
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise _compares(recipe)
         from ..runs.compare.compare import compare
 
         folder = out or Path("runs") / comparison.name
@@ -279,6 +281,7 @@ def _launch(
 ) -> int:
     """Run this command line as several ranks. Returns the exit status."""
     from ..core.spec import counted
+    from ..runs.compare.comparison import Comparison
     from ..runs.recipes.recipe import Recipe
     from ..training.parallel.launch import Failure, check_count, restarted, threads_of
 
@@ -291,6 +294,8 @@ def _launch(
     run = out or Path("runs")
     if not is_data(recipe):
         with warnings.catch_warnings(action="ignore"):  # rank 0 repeats them
+            if Comparison.load(recipe, settings) is not None:
+                raise _compares(recipe)
             loaded = Recipe.load(recipe, settings)
         loaded.scale.sizes(ranks)
         run = out or _folder(recipe, loaded)
@@ -301,6 +306,12 @@ def _launch(
     resume = "" if outcome.status == USER else "; continue from the last save with the same command and --resume"
     echo(f"qkv: {outcome}{resume}", err=True)
     return USER if outcome.status == USER else 1
+
+
+def _compares(recipe: str) -> ValueError:
+    return ValueError(
+        f"{recipe} compares several models, and one process trains them all; start it without --nproc or torchrun"
+    )
 
 
 def _command(recipe: str, settings: list[str], folder: Path, device: str) -> str:

@@ -95,6 +95,12 @@ def test_a_mesh_that_does_not_fit_is_refused_before_anything_starts(tmp_path, ca
     assert not (tmp_path / "run").exists()
 
 
+def test_a_comparison_on_many_ranks_is_refused_before_they_start(capsys, tmp_path):
+    assert main(["train", "long-range", "--out", str(tmp_path / "run"), "--nproc", "2"]) == 2
+    assert "long-range compares several models, and one process trains them all" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_a_missing_device_is_told_before_anything_starts(tmp_path, capsys):
     assert main(["train", "reverse", *QUICK, "--out", str(tmp_path / "run"), "--nproc", "2", "--device", "cuda"]) == 2
