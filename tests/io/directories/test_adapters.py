@@ -235,6 +235,13 @@ def test_what_is_saved_of_a_model_with_an_adapter_computes_as_peft_does(how: str
     assert torch.equal(run.model(ids), wanted) and len(layers(run.model)) == 4
 
 
+def test_an_adapter_beside_its_model_is_told(tmp_path: Path) -> None:
+    made("mistral", tmp_path)
+    (tmp_path / "adapter_config.json").write_text("{}")
+    with pytest.warns(UserWarning, match="holds an adapter beside the model, and only the model is read"):
+        qkv.load(tmp_path, device="cpu")
+
+
 def test_an_adapter_alone_names_what_loads_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     theirs = made("mistral", tmp_path / "base")
     model = peft.get_peft_model(theirs, peft.LoraConfig(r=2, target_modules=["q_proj"]))

@@ -37,3 +37,11 @@ def test_quantized_files_stay_quantized(name: str, kind: str, tmp_path: Path) ->
     assert again.read_bytes() == path.read_bytes()
     rounded = gguf_load.load(path, torch.device("cpu"), scheme=Scheme(weights="nf4", group_size=16))[0]
     assert quantized(rounded)["decoder.blocks.0.attention.q"].format.name == "nf4"
+
+
+def test_metadata_that_are_not_read_are_told(tmp_path: Path) -> None:
+    path = save(made("llama"), tmp_path / "m.gguf")
+    known, added = b"llama.vocab_size", b"llama.clamp_kqvs"
+    path.write_bytes(path.read_bytes().replace(known, added))
+    with pytest.warns(UserWarning, match="qkv does not read its metadata 'clamp_kqvs', by which llama.cpp may compute"):
+        gguf_load.load(path, torch.device("cpu"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from ..hub.gguf.rope import FREQUENCIES, LONG, SHORT, with_factors
 from ..hub.gguf.tokenizers.read import read_tokenizer
 from ..hub.gguf.tokenizers.vocabulary import special_ids
 from ..hub.gguf.weights import GGUFWeights
-from ..hub.names import Names
+from ..hub.names import Names, listed
 from ..hub.weights import check_depth, place
 from .build import Model, build
 from .origin import Origin
@@ -41,6 +42,7 @@ def load(
     weights = GGUFWeights(file)
     config, architecture = _config(file, weights, path)
     spec = _spec(config, path, file)
+    _tell_unread(architecture.unread(_inside(file), weights.shapes), path, file)
     check_depth(spec, weights, str(path))
     model = build(spec, device="meta")
     names = Names.of(architecture.rows(spec), model)
@@ -89,6 +91,17 @@ def _config(file: container.Tensors, weights: GGUFWeights, path: Path) -> tuple[
     factors = {name: weights.read(name) for name in (FREQUENCIES, LONG, SHORT) if name in weights.shapes}
     config = _naming(path, lambda: with_factors(config, factors))
     return config | _naming(path, lambda: special_ids(metadata)), architecture
+
+
+def _tell_unread(names: list[str], path: Path, file: container.Tensors) -> None:
+    """Warn of metadata that decide nothing here. An encoder's pooling and mask are read with its head."""
+    if file.metadata[ARCHITECTURE] in ENCODERS:
+        names = [name for name in names if name != "attention.causal"]
+    if names:
+        warnings.warn(
+            f"{path}: qkv does not read its metadata {listed(names)}, by which llama.cpp may compute something else",
+            stacklevel=4,
+        )
 
 
 def _inside(file: container.Tensors) -> dict[str, Any]:

@@ -28,8 +28,8 @@ def locate(path: Path | str, revision: str | None = None, allow_pickle: bool = F
     """The directory at `path`, else the model of that name in the package, else the Hub's repository `owner/name` or
     `owner/name@revision`, downloaded into the cache.
 
-    Warns if a directory has the name of a repository in the cache. Raises ValueError for a name that can't be a path, for a
-    revision of a directory, and for a directory with an adapter.
+    Warns if a directory has the name of a repository in the cache, or an adapter beside its model. Raises ValueError for a
+    name that can't be a path, for a revision of a directory, and for a directory with an adapter alone.
     """
     folder = several.path(path, "a run")
     named = str(path)
@@ -54,8 +54,16 @@ def locate(path: Path | str, revision: str | None = None, allow_pickle: bool = F
 
 
 def _no_adapter(folder: Path) -> Path:
-    """Return the folder. Raises ValueError if it holds only an adapter; the message says how to load it."""
-    if (folder / CONFIG).is_file() or not (folder / ADAPTER_CONFIG).is_file():
+    """Return the folder. Warns of an adapter beside a model, which transformers would apply if it finds peft. Raises
+    ValueError if the folder holds only an adapter; the message says how to load it."""
+    if not (folder / ADAPTER_CONFIG).is_file():
+        return folder
+    if (folder / CONFIG).is_file():
+        warnings.warn(
+            f"{folder} holds an adapter beside the model, and only the model is read; in Python, "
+            f"`qkv.load_adapter(run.model, {brief(str(folder))})` puts the adapter into it",
+            stacklevel=4,
+        )
         return folder
     config = read_json(folder / ADAPTER_CONFIG)
     base = config.get("base_model_name_or_path") if isinstance(config, dict) else None

@@ -12,7 +12,7 @@ from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from qkv.io.directories.hub_save import config_of
-from qkv.io.hub.gguf.rope import FREQUENCIES, factor_tensors, with_factors
+from qkv.io.hub.gguf.rope import FREQUENCIES, factor_tensors, read_scaling, with_factors
 from qkv.runs.export.gguf import save
 
 NAMES = ["llama3", "llama3, other factors"]
@@ -42,3 +42,16 @@ def test_factors_of_another_kind_are_refused() -> None:
     bare = {"rope_parameters": {"rope_theta": 1e4, "rope_type": "default"}}
     with pytest.raises(ValueError, match="no scaling of Llama 3's kind gives"):
         with_factors(bare, {FREQUENCIES: torch.tensor([1.0, 5.0, 2.0, 3.0])})
+
+
+def test_a_factor_without_a_type_is_linear_as_in_llama_cpp() -> None:
+    assert read_scaling({"rope.scaling.factor": 2.0})["factor"] == 2.0
+    assert read_scaling({"rope.scaling.factor": 2.0})["rope_type"] == "linear"
+    assert read_scaling({"rope.scaling.type": "none", "rope.scaling.factor": 2.0})["rope_type"] == "default"
+    assert read_scaling({"rope.scaling.factor": 0.0})["rope_type"] == "default"
+
+
+@pytest.mark.parametrize("kind", [{}, {"rope.scaling.type": "linear", "rope.scaling.factor": 2.0}])
+def test_a_factor_of_rotated_vectors_is_refused_without_longrope(kind: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"rope\.scaling\.attn_factor is 2\.0, which is"):
+        with_factors({"rope_parameters": read_scaling({**kind, "rope.scaling.attn_factor": 2.0})}, {})

@@ -19,6 +19,7 @@ from .keys import (
     Metadata,
     MetadataEntry,
     Narrowed,
+    Noted,
     Present,
     Same,
     Says,
@@ -82,6 +83,34 @@ class Architecture:
         if self.tied is not None:
             config[self.tied] = "output.weight" not in tensors
         return config
+
+    def unread(self, metadata: Config, tensors: Mapping[str, Any]) -> list[str]:
+        """The keys of a file's metadata that decide nothing here, but may decide what llama.cpp computes."""
+        noted = Noted({**metadata, TENSORS: tensors})
+        for entry in self.entries:
+            entry.read(noted)
+        return [
+            name
+            for name, value in metadata.items()
+            if name not in noted.names and not (name in _IDLE and _IDLE[name] in (None, value))
+        ]
+
+
+_IDLE: dict[str, Any] = {
+    "context_length": None,
+    "vocab_size": None,
+    "pooling_type": None,
+    "rope.scaling.finetuned": None,
+    "rope.scaling.original_context_length": None,
+    "rope.scale_linear": None,
+    "tensor_data_layout": None,
+    "attention.causal": True,
+    "expert_count": 0,
+    "expert_used_count": 0,
+    "leading_dense_block_count": 0,
+    "use_parallel_residual": False,
+}
+"""Keys, often in files, that change no output: those of None with every value, the others with this one."""
 
 
 # -- metadata -----------------------------------------------------------------------------------------------------------

@@ -158,6 +158,6 @@ class GemmaRopes:
         return full | {"rope.freq_base_swa": float(local["rope_theta"])}
 
     def read(self, metadata: Config) -> dict[str, Any]:
-        full = RopeKeys().read({"rope.freq_base": 1e6, **metadata})["rope_parameters"]
+        full = RopeKeys(usual=1e6).read(metadata)["rope_parameters"]
         local = {"rope_theta": metadata.get("rope.freq_base_swa", 10000.0), "rope_type": "default"}
         return {"rope_parameters": {"full_attention": full, "sliding_attention": local}}

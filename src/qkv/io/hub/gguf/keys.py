@@ -34,6 +34,26 @@ class MetadataEntry(Protocol):
         ...
 
 
+class Noted(dict[str, Any]):
+    """Metadata that note in `names` which keys were asked for."""
+
+    def __init__(self, metadata: Config) -> None:
+        super().__init__(metadata)
+        self.names: set[object] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        self.names.add(name)
+        return super().__getitem__(name)
+
+    def __contains__(self, name: object) -> bool:
+        self.names.add(name)
+        return super().__contains__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.names.add(name)
+        return super().get(name, default)
+
+
 def decimal(value: T) -> T | float:
     """Round a float to the shortest decimal with the same fp32 value; return other values unchanged."""
     return float(str(np.float32(value))) if isinstance(value, float) else value

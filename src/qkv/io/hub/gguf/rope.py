@@ -32,11 +32,13 @@ class RopeKeys:
 
     fraction: the family rotates a part of each head.
     tensors:  scalings that llama.cpp reads as a tensor of factors in this family.
+    usual:    the base if the file lacks it.
     """
 
     fraction: bool = False
     tensors: tuple[str, ...] = ()
     head_dim: str | None = "head_dim"
+    usual: float = 10000.0
 
     def write(self, config: Config) -> Metadata:
         rope = config["rope_parameters"]
@@ -52,7 +54,7 @@ class RopeKeys:
         return {"rope.dimension_count": int(fraction * d_head)}
 
     def read(self, metadata: Config) -> dict[str, Any]:
-        rope = read_scaling(metadata)
+        rope = read_scaling(metadata, self.usual)
         heads, width = scalar(metadata, "attention.head_count"), scalar(metadata, "embedding_length")
         d_head = scalar(metadata, "attention.key_length") or (width // heads if width and heads else None)
         rotated = scalar(metadata, "rope.dimension_count", d_head)
@@ -96,13 +98,13 @@ def scaling_keys(rope: Mapping[str, Any], config: Config, tensors: tuple[str, ..
     )
 
 
-def read_scaling(metadata: Config) -> dict[str, Any]:
+def read_scaling(metadata: Config, usual: float = 10000.0) -> dict[str, Any]:
     """`rope_parameters` by metadata. Raises ValueError for a scaling that isn't read."""
-    rope: dict[str, Any] = {"rope_theta": scalar(metadata, "rope.freq_base", 10000.0), "rope_type": "default"}
+    rope: dict[str, Any] = {"rope_theta": scalar(metadata, "rope.freq_base", usual), "rope_type": "default"}
     kind, factor = metadata.get("rope.scaling.type"), scalar(metadata, "rope.scaling.factor")
-    if kind is None and factor is None:  # as the first files said it
-        factor = scalar(metadata, "rope.scale_linear")
-        kind = None if factor in (None, 1.0) else "linear"
+    if kind is None:  # llama.cpp then takes a factor as linear
+        factor = scalar(metadata, "rope.scale_linear") if factor is None else factor  # as the first files said it
+        kind = None if factor in (None, 0.0, 1.0) else "linear"
     if kind in (None, "none", "longrope"):  # LongRoPE's factors are tensors
         keys = {"original_context_length": ORIGINAL, "attn_factor": "attention_factor"} | {n: n for n in LLAMA3_ENDS}
         for name, key in keys.items():
@@ -110,6 +112,7 @@ def read_scaling(metadata: Config) -> dict[str, Any]:
                 rope[key] = scalar(metadata, f"rope.scaling.{name}")
         return rope
     if kind == "linear":
+        _no_magnitude(metadata, kind)
         return rope | {"rope_type": "linear", "factor": factor}
     if kind != "yarn":
         raise ValueError(f"rope.scaling.type is {brief(kind)}; linear, yarn and longrope are read")
@@ -121,9 +124,15 @@ def read_scaling(metadata: Config) -> dict[str, Any]:
     ):
         if f"rope.scaling.{name}" in metadata:
             rope[key] = scalar(metadata, f"rope.scaling.{name}")
-    if scalar(metadata, "rope.scaling.attn_factor", 1.0) != 1.0:
-        raise ValueError("rope.scaling.attn_factor with yarn scales attention twice, which is not read")
+    _no_magnitude(metadata, kind)
     return rope
+
+
+def _no_magnitude(metadata: Config, kind: str) -> None:
+    """Raise ValueError for a factor of the rotated queries and keys, which only LongRoPE has here."""
+    factor = scalar(metadata, "rope.scaling.attn_factor", 1.0)
+    if factor != 1.0:
+        raise ValueError(f"rope.scaling.attn_factor is {brief(factor)}, which is not read with the scaling {kind!r}")
 
 
 # -- tensors ------------------------------------------------------------------------------------------------------------
@@ -182,7 +191,10 @@ def with_factors(config: dict[str, Any], tensors: Mapping[str, Tensor]) -> dict[
     said: tuple[Any, ...] = (None, None, None)
     if rope.get("rope_type") == "default":
         said = tuple(rope.pop(name, None) for name in (*LLAMA3_ENDS, ORIGINAL))
-        rope.pop("attention_factor", None)
+        if (factor := rope.pop("attention_factor", 1.0)) != 1.0:
+            raise ValueError(
+                f"rope.scaling.attn_factor is {brief(factor)}, which is only read with LongRoPE's tensors {LONG} and {SHORT}"
+            )
         config = config | {"rope_parameters": rope}
     if FREQUENCIES not in tensors or bool((tensors[FREQUENCIES] == 1).all()):
         return config
