@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import lzma
 import re
+import tarfile
 import zipfile
 import zlib
 from pathlib import Path
@@ -16,7 +17,7 @@ USER, BUG = 2, 1
 INTERRUPTED = 130  # the shell's status of a program that was ended by Ctrl-C
 _LONGEST_WORD, _LONGEST = 400, 4000  # characters of a message
 _WORD = re.compile(rf"\S{{{_LONGEST_WORD + 1},}}")
-_DAMAGED = (zlib.error, lzma.LZMAError, zipfile.BadZipFile, EOFError)
+_DAMAGED = (zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.ReadError, EOFError)
 
 
 def describe(error: Exception) -> tuple[int, str]:

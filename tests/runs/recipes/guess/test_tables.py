@@ -146,3 +146,13 @@ def test_triples_are_for_embedders(names: str, tmp_path: Path) -> None:
     assert {f"data.text={text}", f"data.pair={pair}"} <= set(found.settings)
     assert len(names) < 20 or "of 3 columns of text the first two are used, and not negative" in found.seen
     Recipe.load(found.recipe, [*found.settings])
+
+
+def test_a_class_that_compares_two_columns_is_told_if_one_of_them_is_not_read(tmp_path: Path) -> None:
+    rows = [(f"question {i}", f"first answer {i}", f"other answer {i}", "ab"[i % 2]) for i in range(60)]
+    frame = pandas.DataFrame(rows, columns=["prompt", "response_a", "response_b", "winner"])
+    frame.to_csv(tmp_path / "three.csv", index=False)
+    frame.drop(columns="prompt").to_csv(tmp_path / "two.csv", index=False)
+    said = "if winner tells which of response_a and response_b is better, this learns it without reading both"
+    assert any(one.startswith(said) for one in guess(tmp_path / "three.csv").seen)
+    assert not any(said in one for one in guess(tmp_path / "two.csv").seen)

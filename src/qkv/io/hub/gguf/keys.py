@@ -6,7 +6,7 @@ configuration's 1e-05 comes back as the shortest decimal that is the same fp32.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -34,24 +34,22 @@ class MetadataEntry(Protocol):
         ...
 
 
-class Noted(dict[str, Any]):
+class Noted(Mapping[str, object]):
     """Metadata that note in `names` which keys were asked for."""
 
     def __init__(self, metadata: Config) -> None:
-        super().__init__(metadata)
-        self.names: set[object] = set()
+        self.names: set[str] = set()
+        self._metadata = metadata
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> object:
         self.names.add(name)
-        return super().__getitem__(name)
+        return self._metadata[name]
 
-    def __contains__(self, name: object) -> bool:
-        self.names.add(name)
-        return super().__contains__(name)
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._metadata)
 
-    def get(self, name: str, default: Any = None) -> Any:
-        self.names.add(name)
-        return super().get(name, default)
+    def __len__(self) -> int:
+        return len(self._metadata)
 
 
 def decimal(value: T) -> T | float:

@@ -132,7 +132,9 @@ def _no_magnitude(metadata: Config, kind: str) -> None:
     """Raise ValueError for a factor of the rotated queries and keys, which only LongRoPE has here."""
     factor = scalar(metadata, "rope.scaling.attn_factor", 1.0)
     if factor != 1.0:
-        raise ValueError(f"rope.scaling.attn_factor is {brief(factor)}, which is not read with the scaling {kind!r}")
+        raise ValueError(
+            f"rope.scaling.attn_factor is {brief(factor)}, which is not read with the scaling {brief(kind)}"
+        )
 
 
 # -- tensors ------------------------------------------------------------------------------------------------------------

@@ -91,7 +91,7 @@ def _of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, .
             seen += ("this learns to tell good answers from others (a reward model), not to give them (as KTO does)",)
         seen = (*seen, classes_in(label), *_other_labels(label, texts, columns), *joined(dict.fromkeys(label.filled)))
         seen = (*seen, *label.lacking, *merged(label.title, label.cells), *odd_classes(label), *single_classes(label))
-        seen = (*seen, *map(different, spellings(dict.fromkeys(label.filled))))
+        seen = (*seen, *map(different, spellings(dict.fromkeys(label.filled))), *_compared(label, texts, columns))
         return Guess("classify", (*labelled, setting("data.label", label.name)), seen)
     if score is not None:
         seen, labelled = (*seen, *score.lacking, *odd_scores(score), *score.marks), (*labelled, *_decimal(score))
@@ -162,6 +162,19 @@ def _other_labels(label: Column, texts: list[Column], columns: list[Column]) -> 
     listed = ", ".join(one.title for one in others[:8]) + (" …" if others[8:] else "")
     what = "could be the class too, and is not used" if len(others) == 1 else "could be the class too, and are not used"
     return (f"{listed} {what} ({setting('data.label', others[0].name)} chooses it)",)
+
+
+def _compared(label: Column, texts: list[Column], columns: list[Column]) -> Iterator[str]:
+    """Yield a sentence on a class that may say which of two columns is better, if the recipe doesn't read both."""
+    sides = [(c, str(c.name)[-2:].lower()) for c in columns if c is not label]
+    answers = [column for column, side in sides if side in ("_a", "_b")]
+    if not {side for _, side in sides} >= {"_a", "_b"} or all(answer in texts for answer in answers):
+        return
+    listed = " and ".join(column.title for column in answers)
+    yield (
+        f"if {label.title} tells which of {listed} is better, this learns it without reading both: write a row for each "
+        "answer, with the class good or bad"
+    )
 
 
 def classes_in(label: Column) -> str:
