@@ -37,6 +37,15 @@ class Clips(ImageFiles, kind="clips"):
     def holds(self) -> str:
         return "video"
 
+    def notes(self) -> tuple[str, ...]:
+        endings = [Path(name).suffix.lower() for name in self._files(self.path).names]
+        films = sum(ending in video.SUFFIXES for ending in endings)
+        stills = sum(ending not in (*video.SUFFIXES, ".gif", ".webp", ".apng") for ending in endings)
+        note = (
+            f"{stills:,} pictures beside {films:,} videos are read as videos of one frame; remove them if they are none"
+        )
+        return (*super().notes(), *((note,) if films and stills else ()))
+
     @property
     def suffixes(self) -> frozenset[str]:
         return image_files.SUFFIXES | video.SUFFIXES

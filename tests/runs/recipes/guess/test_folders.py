@@ -153,3 +153,13 @@ def test_a_class_within_the_folder_of_another_is_told(tmp_path: Path) -> None:
         "the files in train/cat/old are of the class old, and not of cat in whose folder it is",
     )
     assert _nested([pictures[0], pictures[2], PurePosixPath("train/dog/1.png")]) == ()
+
+
+def test_animated_pictures_among_single_ones_are_told(tmp_path: Path) -> None:
+    for i in range(8):
+        (tmp_path / "ab"[i % 2]).mkdir(exist_ok=True)
+        frames = [Image.new("L", (8, 8), 20 * j) for j in range(3 if i else 1)]
+        frames[0].save(tmp_path / "ab"[i % 2] / f"{i}.gif", save_all=True, append_images=frames[1:])
+    found = guess(tmp_path)
+    assert found.recipe == "vit"
+    assert found.seen[-1] == "7 of 8 that were looked at are animated, and only their first frame is read"

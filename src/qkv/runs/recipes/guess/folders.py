@@ -316,11 +316,13 @@ def _images(listing: Listing) -> Guess | str | None:
             f"data.masks={pair[1]}` reads those below one folder"
         )
     height, width, channels = picture_sizes(listing, images)
-    if _animated(listing, images):
+    moving = _animated(listing, images)
+    if moving == len(images[:8]):
         return _clips(listing, classes, 16 if max(height, width) <= 24 else 32, channels)
     settings, sizes = classified(height, width, channels)
     settings = ("data.kind=images", setting("data.path", listing.place), *settings)
-    return Guess("vit", settings, (_shown(classes, "image"), *_nested(images), sizes))
+    first = f"{moving} of {len(images[:8])} that were looked at are animated, and only their first frame is read"
+    return Guess("vit", settings, (_shown(classes, "image"), *_nested(images), sizes, *((first,) if moving else ())))
 
 
 def classified(height: int, width: int, channels: int) -> tuple[tuple[str, ...], str]:
@@ -478,10 +480,10 @@ def picture_sizes(listing: Listing, images: list[PurePosixPath]) -> tuple[int, i
     return round(median(h for _, h in sizes)), round(median(w for w, _ in sizes)), 3 if colors else 1
 
 
-def _animated(listing: Listing, images: list[PurePosixPath]) -> bool:
-    """Whether the images are videos: every one that was opened has several frames."""
-    if not all(name.suffix.lower() in (".gif", ".webp", ".png", ".apng") for name in images):
-        return False
+def _animated(listing: Listing, images: list[PurePosixPath]) -> int:
+    """How many of the first images have several frames; all of them, if those that can't be opened are the others."""
+    if not any(name.suffix.lower() in (".gif", ".webp", ".png", ".apng") for name in images):
+        return 0
     need("reading a picture", "PIL")
     from PIL import Image
 
@@ -489,4 +491,4 @@ def _animated(listing: Listing, images: list[PurePosixPath]) -> bool:
     for content in listing.opened(images[:8]):
         with suppress(Exception), Image.open(io.BytesIO(content)) as image:
             frames.append(getattr(image, "n_frames", 1))
-    return bool(frames) and min(frames) > 1
+    return len(images[:8]) if frames and min(frames) > 1 else sum(count > 1 for count in frames)
