@@ -52,6 +52,11 @@ def test_videos_beside_animated_pictures(tmp_path: Path) -> None:
     found = read(source.table("train"), range(2), Counts())
     assert sorted((e["label"], e["video"].shape) for e in found) == [("a", (4, 3, 32, 32)), ("b", (5, 3, 32, 32))]
     assert not any("of one frame" in note for note in source.notes())
+
+
+def test_pictures_among_videos_are_told(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "1.mp4").write_bytes(b"not decoded here")
     Image.new("L", (32, 32)).save(tmp_path / "a" / "thumbnail.jpg")
-    again = Clips(path=str(tmp_path), test_path=str(tmp_path), validation_path=str(tmp_path))
-    assert again.notes()[-1].startswith("pictures beside videos (1 of 3 files) are read as videos of one frame")
+    notes = Clips(path=str(tmp_path), test_path=str(tmp_path), validation_path=str(tmp_path)).notes()
+    assert notes[-1].startswith("pictures beside videos (1 of 2 files) are read as videos of one frame")
