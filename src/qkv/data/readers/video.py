@@ -42,7 +42,8 @@ class Clips(ImageFiles, kind="clips"):
         films = sum(ending in video.SUFFIXES for ending in endings)
         stills = sum(ending not in (*video.SUFFIXES, ".gif", ".webp", ".apng") for ending in endings)
         note = (
-            f"{stills:,} pictures beside {films:,} videos are read as videos of one frame; remove them if they are none"
+            f"pictures beside videos ({stills:,} of {len(endings):,} files) are read as videos of one frame; remove them if "
+            "they are none"
         )
         return (*super().notes(), *((note,) if films and stills else ()))
 
