@@ -73,7 +73,16 @@ class HoldOutSource(Source):
     def _missing(self) -> tuple[Split, ...]:
         return tuple(split for split in SPLITS[1:] if not self.gives(split))
 
+    @property
+    def compared(self) -> bool:
+        """Whether to check if validation and test examples also occur in the training data."""
+        return False
+
     def notes(self) -> tuple[str, ...]:
+        return (*self._held_out(), *self._overlaps())
+
+    def _held_out(self) -> tuple[str, ...]:
+        """A note on what is held out of the training data."""
         if not self._missing:
             return ()
         choice = _choose(self, self.stamp())
@@ -83,6 +92,12 @@ class HoldOutSource(Source):
         rows = "row equal to one of them is" if choice.repeats == 1 else "rows equal to one of them are"
         left = f"; {least}{choice.repeats:,} {rows} in no split" if choice.repeats else ""
         return (f"held out of the training data by hash: {held}{shared}{left}",)
+
+    def _overlaps(self) -> Iterator[str]:
+        """Notes on given examples of a split that are in the training data, too."""
+        for split in SPLITS[1:]:
+            if self.gives(split) and self.compared:
+                yield from self.shared_with_training(split, self.stamp())
 
     def shared_with_training(self, split: Split, stamps: Hashable) -> Iterator[str]:
         """A note on examples of a split that share their text with training examples. The stamps renew it."""
@@ -94,11 +109,6 @@ class HoldOutSource(Source):
 
 class FileSource(HoldOutSource):
     """A source of files."""
-
-    @property
-    def compared(self) -> bool:
-        """Whether to check if validation and test examples also occur in the training data."""
-        return False
 
     @abstractmethod
     def paths(self, split: Split) -> tuple[Path, ...]:
@@ -115,7 +125,7 @@ class FileSource(HoldOutSource):
         return ", ".join(map(str, paths)), *((stat.st_size, stat.st_mtime_ns) for stat in (p.stat() for p in paths))
 
     def notes(self) -> tuple[str, ...]:
-        return (*super().notes(), *self._overlaps(), *self._other_splits())
+        return (*super().notes(), *self._other_splits())
 
     def _other_splits(self) -> Iterator[str]:
         """A note on training files that have the names of other splits."""

@@ -76,13 +76,10 @@ class Memory(HoldOutSource, kind="memory"):
         assert first is not None
         return first
 
-    def notes(self) -> tuple[str, ...]:
-        notes = super().notes()
+    @property
+    def compared(self) -> bool:
         first = self.first
-        if not isinstance(first, dict) or not {*TEXTS} & first.keys():
-            return notes
-        given = (split for split in SPLITS[1:] if self.gives(split))
-        return (*notes, *(said for split in given for said in self.shared_with_training(split, self.fingerprint)))
+        return isinstance(first, dict) and bool({*TEXTS} & first.keys())
 
     def gives(self, split: Split) -> bool:
         return getattr(self, split) > 0

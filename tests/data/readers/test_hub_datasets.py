@@ -79,7 +79,10 @@ def source(**fields: Any) -> Datasets:
 
 def test_splits_are_found_by_name_or_held_out(library: list[tuple[Any, ...]]) -> None:
     found = source(name="de-en", revision="v1")
-    assert found.notes() == ("held out of the training data by hash: 20 for test",)
+    assert found.notes() == (
+        "held out of the training data by hash: 20 for test",
+        "7 of 7 validation examples share their first text with training examples",
+    )
     counts = {split: sum(1 for _ in found.examples(split)) for split in ("train", "validation", "test")}
     assert counts == {"train": 180, "validation": 7, "test": 20}
     assert next(found.examples("validation")) == {
@@ -93,7 +96,11 @@ def test_splits_are_found_by_name_or_held_out(library: list[tuple[Any, ...]]) ->
 def test_splits_by_name_and_by_part(library: list[tuple[Any, ...]]) -> None:
     found = source(splits={"test": "dev", "validation": "train[:5]"})
     assert sum(1 for _ in found.examples("test")) == 7 and sum(1 for _ in found.examples("validation")) == 5
-    assert library[-1] == ("some/pairs", None, "train[:5]", None, False) and not found.notes()
+    assert library[-1] == ("some/pairs", None, "train[:5]", None, False)
+    assert found.notes() == tuple(
+        f"{n} of {n} {split} examples share their first text with training examples"
+        for n, split in ((5, "validation"), (7, "test"))
+    )
 
 
 def test_running_text_and_rows_without_it(library: list[tuple[Any, ...]]) -> None:

@@ -55,6 +55,8 @@ def test_a_folder_with_the_names_of_splits(tmp_path: Path) -> None:
     assert source.notes() == ("held out of the training data by hash: 10 for validation",)
     with pytest.raises(ValueError, match=r"there is no file \*\.parquet in"):
         first(kind="parquet", path=str(tmp_path.parent / tmp_path.name / ".."))
+    written(tmp_path / "test-00000-of-00001.parquet", [{"source": f"train 0 {i}", "target": "y"} for i in (3, 70)])
+    assert source.notes()[1:] == ("1 of 2 test examples share their first text with training examples",)
 
 
 def test_classes_that_the_library_datasets_named(tmp_path: Path) -> None:

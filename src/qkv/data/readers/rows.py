@@ -23,7 +23,7 @@ from ..holdout import HoldOutSource
 from ..media import audio, video
 from ..media.exif import ORIENTATION, UPRIGHT
 from ..shuffle import text_hash
-from ..source import Example, Skipped, Table
+from ..source import TEXTS, Example, Skipped, Table
 from .jsonl import conversation
 from .multiple_choice import choice_example
 from .parallel_text import pair
@@ -64,6 +64,7 @@ _REQUIRED = ("text", "source", "target", "label", "score")  # a row without one 
 _DEFAULTS = {"words": ("words", "tokens"), "tags": ("tags", "ner_tags")}  # columns, by field
 _FILES = ("image", "mask", "audio", "video")  # fields that may be the path of a file
 _LIST = TypeAdapter(list[Any])
+_INSPECTED = 100  # rows among which the first that is not skipped shows what they hold
 _LONGEST = 500  # characters of what Python says of a value, which it quotes whole
 _SETTINGS = {"words": "word", "tags": "tag"}  # by field, if the names differ
 
@@ -150,6 +151,14 @@ class RowSource(HoldOutSource):
         columns = self.columns_among(existing, where)
         named = [name for name in _REQUIRED if getattr(self, name) is not None]
         return RowReader(columns, class_names_of(features or {}, flat(columns)), named, folders, self.missing)
+
+    @property
+    def compared(self) -> bool:
+        """Whether the first rows are texts; pictures, sounds and videos would take long to read."""
+        table = self.readable("train")
+        rows = (table[i] for i in range(min(len(table), _INSPECTED))) if self.fixed else ()
+        first = next((row for row in rows if isinstance(row, dict)), {})
+        return bool({*TEXTS} & first.keys()) and not {"image", "audio", "video"} & first.keys()
 
     def hold_out_key(self, table: Table, i: int, example: Example) -> int:
         return row_hold_out_key(example) or super().hold_out_key(table, i, example)
