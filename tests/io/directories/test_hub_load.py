@@ -248,6 +248,21 @@ def test_a_tokenizer_of_another_model_is_told(gpt2: Path, trained: Path) -> None
         load(gpt2, "cpu")
 
 
+def test_added_tokens_without_an_embedding_are_told_and_left_out(trained_lm: Path, tmp_path: Path) -> None:
+    """A padding token was added to the tokenizer, and the model was not resized."""
+    folder = load(trained_lm, "cpu").save(tmp_path / "lm", to="hub")
+    words = json.loads((folder / "tokenizer.json").read_text())
+    size = json.loads((folder / "config.json").read_text())["vocab_size"]
+    pad = {"id": size, "content": "[PAD]", "special": True}
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    words["added_tokens"].append(pad | flags)
+    (folder / "tokenizer.json").write_text(json.dumps(words))
+    with pytest.warns(UserWarning, match=r"no embedding for '\[PAD\]', which the tokenizer has added; it is left out"):
+        run = load(folder, "cpu")
+    assert run.tokenizer is not None and run.tokenizer.vocab_size == size and "[PAD]" not in run.tokenizer.controls
+    assert run.generate(["a [PAD]", "a"], max_new_tokens=2)
+
+
 @pytest.mark.parametrize("to", ["hub", "qkv"])
 def test_delivered_weights_that_changed_are_named(gpt2: Path, tmp_path: Path, to: Any) -> None:
     path = load(gpt2, "cpu").save(tmp_path / "again", to=to) / "model.safetensors"

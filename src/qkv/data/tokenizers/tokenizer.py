@@ -142,6 +142,14 @@ class Tokenizer(UsualCalls):
         kept = {role: name for role, name in self.roles.items() if role not in roles}
         return type(self)(self.raw, replace(self._extra, roles=kept))
 
+    def within(self, size: int) -> Self:
+        """Return the same tokenizer without added tokens whose ids are `size` or more."""
+        parts = json.loads(self.raw.to_str())
+        parts["added_tokens"] = kept = [token for token in parts["added_tokens"] if token["id"] < size]
+        names = {token["content"] for token in kept}
+        roles = {role: name for role, name in self.roles.items() if name in names}
+        return type(self)(tokenizers.Tokenizer.from_str(json.dumps(parts)), replace(self._extra, roles=roles))
+
     def templated(self, bos: bool = True, eos: bool = True, *, replace_own: bool = False) -> Self:
         """Return the same tokenizer with a template, with which other libraries add the special tokens as well:
         `<s> a </s>`, and `<s> a </s> b </s>` for pairs. Without `bos` or `eos`, `<s>` or `</s>` is left out; with `<s>`

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import torch
 
 from ...core.spec import brief, nearest
+from ...data.tokenizers.tokenizer import Tokenizer
 from ...nn.models.base import ModelSpec
 from ...nn.quantization.scheme import Scheme
 from ..families import FAMILIES
@@ -24,6 +25,7 @@ from ..hub.values import Maybe, ObjectKind, StringKind
 from ..hub.weights import StoredValues, check_depth, other_copies, place, values_of
 from .build import Model, build
 from .layout import CONFIG, GENERATION, MODULES, read_json
+from .locate import has_tokenizer
 from .origin import Origin, without_sentence_vector
 
 T = TypeVar("T")
@@ -74,6 +76,23 @@ class Checked:
             beside=True,
         )
         return self.model.eval()
+
+    def tokenizer(self) -> Tokenizer | None:
+        """The tokenizer, if there is one, without added tokens for which the model has no embedding. Such directories are
+        common: a padding token was added, and the model was not resized."""
+        if not has_tokenizer(self.folder):
+            return None
+        words, size = Tokenizer.load(self.folder), self.model.spec.vocab_size
+        added = words.raw.get_added_tokens_decoder()
+        beyond = [added[i].content for i in sorted(added) if i >= size]
+        if not beyond:
+            return words
+        _warn(
+            self.folder,
+            f"the model has no embedding for {listed(beyond)}, which the tokenizer has added; "
+            f"{'it is' if len(beyond) == 1 else 'they are'} left out",
+        )
+        return words.within(size)
 
     def outline(self, device: torch.device, dtype: torch.dtype) -> tuple[Model, StoredValues]:
         """The model with its parameters on the meta device, and their values, which are read one at a time."""

@@ -22,7 +22,7 @@ from ...generation import Generation
 from ...io.directories import hub_load, origin
 from ...io.directories import weights as weight_files
 from ...io.directories.layout import CONFIG, GENERATION, MAX_SHARD_SIZE, RECIPE, TOKENIZER, WEIGHTS, read_json
-from ...io.directories.locate import has_tokenizer, is_hub, locate
+from ...io.directories.locate import is_hub, locate
 from ...io.directories.run_config import (
     advice_on_imports,
     check_fit,
@@ -456,7 +456,7 @@ def _load_hub(
 ) -> Run:
     found = hub_load.check(folder, allow_pickle)
     with ThreadPoolExecutor(1) as pool:  # the weights are copied meanwhile
-        tokenizing = pool.submit(lambda: Tokenizer.load(folder) if has_tokenizer(folder) else None)
+        tokenizing = pool.submit(found.tokenizer)
         model, said, tokenizer = found.load(device, dtype, scheme), found.origin, tokenizing.result()
     try:
         generation = Generation.from_dict(dict(said.fields))
