@@ -42,6 +42,12 @@ def test_the_image_copies_files_that_exist() -> None:
         assert all((ROOT / name).exists() for name in line.split()[:-1]), line
 
 
+def test_docker_is_sent_what_the_image_copies_and_nothing_else() -> None:
+    copied = re.findall(r"^COPY (.*) \S+$", (DEPLOY / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
+    lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    assert lines[1] == "*" and {line[1:] for line in lines if line.startswith("!")} == {*" ".join(copied).split()}
+
+
 @pytest.mark.slow
 def test_the_image_can_build_the_package_from_what_it_copies(tmp_path: Path) -> None:
     for line in re.findall(r"^COPY (.*)$", (DEPLOY / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE):
