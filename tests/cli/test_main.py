@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import logging
 import sys
 from pathlib import Path
 
@@ -160,3 +162,16 @@ def test_eval_reads_as_many_examples_as_it_is_told(trained: Path, capsys: pytest
     assert "validation, 20 examples" in capsys.readouterr().out
     assert main(["eval", str(trained), "--data", "validatoin"]) == 2
     assert "did you mean 'validation'" in capsys.readouterr().err
+
+
+def test_kernels_that_are_compiled_are_told_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    logger, terminal = logging.getLogger("qkv.compiling"), Terminal()
+    monkeypatch.setattr(logger, "handlers", [])
+    monkeypatch.setattr(sys, "stderr", terminal)
+    assert main(["--version"]) == 0
+    logger.info("compiling decoding.cpp")
+    assert terminal.getvalue() == "qkv: compiling decoding.cpp\n"

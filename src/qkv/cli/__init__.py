@@ -40,6 +40,7 @@ def _run(argv: Sequence[str] | None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # characters that the encoding lacks are not an error
     command = typer.main.get_command(app)
     completion.set_up()
+    _tell_of_compiling()
     arguments[:] = sys.argv[1:] if argv is None else argv
     try:
         with _one_line_warnings():
@@ -69,6 +70,18 @@ def _run(argv: Sequence[str] | None) -> int:
         echo("qkv: interrupted", err=True)
         _end_failed_rank(INTERRUPTED)
     return status if isinstance(status, int) else 0
+
+
+def _tell_of_compiling() -> None:
+    """Say in a terminal which C++ kernels are compiled: the first command that needs them waits for it."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        return
+    import logging
+
+    handler, logger = logging.StreamHandler(), logging.getLogger("qkv.compiling")
+    handler.setFormatter(logging.Formatter("qkv: %(message)s"))
+    logger.handlers = [handler]
+    logger.setLevel(logging.INFO)
 
 
 def _left_to_launcher(text: str, error: Exception) -> bool:

@@ -84,10 +84,14 @@ def again(name: str = "quantized_kv") -> Any:
     return compiled.library(name)
 
 
-def test_what_is_built_is_found_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path) -> None:
+def test_what_is_built_is_told_and_found_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setenv("CXX", spare(tmp_path))
+    caplog.set_level("INFO", "qkv.compiling")
     for _ in range(2):
         assert again().one() == 1
+    assert caplog.messages == ["compiling quantized_kv.cpp for this processor, once; this takes some seconds"]
     assert runs(tmp_path) == 2 and len(list(cache.iterdir())) == 1
     assert cache.stat().st_mode & 0o777 == 0o700
 

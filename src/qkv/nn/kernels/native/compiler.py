@@ -25,6 +25,7 @@ COMPILE = (*prebuilt.FLAGS, "-march=native")
 PATIENCE = 300.0  # seconds for one command of the compiler
 
 _log = logging.getLogger(__name__)
+_builds = logging.getLogger("qkv.compiling")  # which the command line shows in a terminal
 
 
 def compiler() -> str | None:
@@ -104,6 +105,7 @@ def _built(compiler: str, source: Path) -> Path:
     earlier = _compiled_earlier(cache, stem)
     if earlier is not None:
         return earlier
+    _builds.info("compiling %s.cpp for this processor, once; this takes some seconds", source.stem)
     with tempfile.TemporaryDirectory(dir=cache) as folder:
         compiled, linked = str(Path(folder) / "kernels.o"), Path(folder) / "kernels.so"
         _run([*words, *COMPILE, str(source), "-o", compiled])
