@@ -82,7 +82,7 @@ class HoldOutSource(Source):
         return (*self._held_out(), *self._overlaps())
 
     def _held_out(self) -> tuple[str, ...]:
-        """A note on what is held out of the training data."""
+        """Return a note on what is held out of the training data."""
         if not self._missing:
             return ()
         choice = _choose(self, self.stamp())
@@ -94,9 +94,9 @@ class HoldOutSource(Source):
         return (f"held out of the training data by hash: {held}{shared}{left}",)
 
     def _overlaps(self) -> Iterator[str]:
-        """Notes on given examples of a split that are in the training data, too."""
+        """Yield notes on validation and test examples that are in the training data, too."""
         for split in SPLITS[1:]:
-            if self.gives(split) and self.compared:
+            if self.compared and self.gives(split):
                 yield from self.shared_with_training(split, self.stamp())
 
     def shared_with_training(self, split: Split, stamps: Hashable) -> Iterator[str]:
@@ -142,7 +142,7 @@ class FileSource(HoldOutSource):
             both = sum(path.resolve() in trained for path in paths)
             if both:
                 yield f"{both:,} of {len(paths):,} files for {split} are training files, too"
-            elif self.gives(split) and self.compared:
+            elif self.compared and self.gives(split):
                 yield from self.shared_with_training(split, (self.stamp(), self._stamp(split)))
 
 

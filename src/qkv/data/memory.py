@@ -64,12 +64,12 @@ class Memory(HoldOutSource, kind="memory"):
 
     @property
     def first(self) -> Example | Skipped:
-        """`first_of("train")`."""
+        """The first training example that is not skipped, see `first_of`."""
         return self.first_of("train")
 
     def first_of(self, split: Split) -> Example | Skipped:
-        """Return the first example of a split that is not skipped. If the first 1,000 rows are all skipped, return the
-        reason for the first one."""
+        """Return the first example of a split that is not skipped, among the first 1,000. If there is none, return why the
+        first one is skipped."""
         table = self.open(split)
         entries = (table[i] for i in range(min(len(table), _INSPECTED)))
         first = next((entry for entry in entries if isinstance(entry, dict)), table[0])

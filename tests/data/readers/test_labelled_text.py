@@ -128,5 +128,5 @@ def test_a_column_tells_the_split_of_each_row(suffix: str, tmp_path: Path) -> No
         ValueError, match="line 3: 'set' is 'later', which names no split; write train, validation or test"
     ):
         Labelled(path=wrong, split="set").table("train")
-    with pytest.raises(ValueError, match="leave it out, or validation_path and test_path"):
+    with pytest.raises(ValueError, match="leave these out, or ignore the column with split=null"):
         Labelled(path=wrong, split="set", test_path=wrong)

@@ -20,7 +20,7 @@ _SPELLINGS = TypeAdapter(dict[str, str])
 
 
 def normalizer(kind: Normalizer, spellings: Mapping[str, str] | None = None) -> Callable[[str], str]:
-    """Return the function that normalizes a text. `english` also replaces words by `spellings`."""
+    """Return the function that normalizes a text. `spellings` maps words to their replacements; only `english` uses it."""
     functions = {"none": str, "basic": basic, "english": partial(english, spellings=spellings)}
     return cast(Callable[[str], str], functions[kind])
 

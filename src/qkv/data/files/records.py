@@ -161,7 +161,7 @@ class RecordFiles(TableFiles, FilePerSplit):
     format: the file format, if the name of the file doesn't show it.
     header: whether the first line of a table holds column names; by default detected.
     missing: texts that stand for no label; by default as in pandas, such as "nan", "NA" and "None".
-    split: the column of `path` that tells the split of each row: train, validation or test, or another usual name.
+    split: the column that tells the split of each row of `path`: train, validation, test or another usual name.
     """
 
     format: Format | None = None
@@ -182,7 +182,8 @@ class RecordFiles(TableFiles, FilePerSplit):
         columns = self._columns
         if self.split is not None and (self.validation_path or self.test_path):
             raise ValueError(
-                "split names a column with the split of each row; leave it out, or validation_path and test_path"
+                "the column `split` tells the split of each row, so validation_path and test_path can't be given beside it; "
+                "leave these out, or ignore the column with split=null"
             )
         if len({type(column) for column in columns}) > 1:
             raise ValueError(f"columns are all named or all numbered, not {', '.join(map(repr, columns))}")
@@ -216,7 +217,7 @@ class RecordFiles(TableFiles, FilePerSplit):
         return (*notes_of(tables, True if named else self.header, self.quoted, columns), *super().notes())
 
     def records_of(self, split: Split) -> Records:
-        """The records of the file of a split."""
+        """Read the file of a split."""
         return open_records(self.paths(split)[0], self._columns, self.reading)
 
     def open(self, split: Split) -> Table:
@@ -236,7 +237,7 @@ class RecordFiles(TableFiles, FilePerSplit):
 
 @lru_cache(maxsize=8)
 def _by_split(source: RecordFiles, stamp: Hashable) -> dict[Split, list[int]]:
-    """The numbers of the records of each split, by the column `split`. The stamp renews them."""
+    """Return the indices of the records of each split, by the column `split`. The stamp invalidates the cache."""
     assert source.split is not None
     records, found = source.records_of("train"), dict[Split, list[int]]()
     for i, (_, row) in enumerate(records.rows):

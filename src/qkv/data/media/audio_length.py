@@ -17,7 +17,7 @@ from ..source import Skipped
 
 TRUNCATED = Skipped("truncated")
 UNKNOWN_SIZE = 0x7FFF_F000
-"""A size that is this or more was written to a pipe, when the length was unknown."""
+"""The smallest size that means "unknown": programs write such a size if they write to a pipe."""
 _PAGE = struct.Struct(
     "<4sBBqIIIB"
 )  # an Ogg page (RFC 3533): capture, version, flags, granule, serial, number, sum, segments

@@ -84,7 +84,7 @@ def sound(value: object) -> tuple[Wave, int]:
 
 
 def not_a_sound(value: object) -> ValueError:
-    """The error that says in which forms a sound can be given."""
+    """Return the error for a value that is not a sound; it lists the accepted forms."""
     return ValueError(
         f"a sound is a file, its bytes, or a pair of a waveform and its rate, (samples, 16000), not {shown(value)}"
     )

@@ -81,8 +81,8 @@ def is_ogg_video(data: bytes) -> bool:
 
 
 def is_cut(data: bytes) -> bool:
-    """Whether a container ends before the end that it states. FFmpeg would decode the frames that are left, and its number
-    of frames is an estimate in most containers. MPEG program streams, and what was written to a pipe, state no end."""
+    """Whether a container is shorter than it states. FFmpeg decodes the remaining frames without an error, and for most
+    containers only estimates the number of frames. MPEG program streams and files written to a pipe state no length."""
     if data.startswith(b"OggS"):
         return not ogg_streams(data)
     if data.startswith(b"RIFF"):
@@ -96,7 +96,8 @@ def is_cut(data: bytes) -> bool:
 
 
 def _end(data: bytes, at: int, size_of: Callable[[bytes], int]) -> int:
-    """Where the last part of a file ends, 0 if there are too many; `size_of` reads the size of a part from its header."""
+    """Return the offset at which the last part of a file ends, or 0 if there are too many parts. `size_of` reads the size of
+    a part from its header."""
     for _ in range(_MOST_PARTS):
         if at >= len(data):
             return at
@@ -105,7 +106,7 @@ def _end(data: bytes, at: int, size_of: Callable[[bytes], int]) -> int:
 
 
 def _mp4_box(head: bytes) -> int:
-    """The bytes of a box of MP4 (ISO 14496-12, section 4.2); 0 if it extends to the end of the file."""
+    """Return the bytes of a box of MP4 (ISO 14496-12, section 4.2), or 0 if it extends to the end of the file."""
     size = int.from_bytes(head[:4], "big")
     size = int.from_bytes(head[8:16], "big") if size == 1 else size
     return size if size >= 8 else 0
@@ -116,7 +117,7 @@ def _flv_tag(head: bytes) -> int:
 
 
 def _matroska_end(data: bytes) -> int:
-    """Where the segment of a Matroska file ends (RFC 8794, section 6); 0 if it doesn't say so."""
+    """Return the offset at which the segment of a Matroska file ends (RFC 8794, section 6), or 0 if it is not stated."""
     at = 4 + _vint(data[4:12])[0] + _vint(data[4:12])[1]
     if data[at : at + 4] != b"\x18\x53\x80\x67":
         return 0
@@ -125,7 +126,7 @@ def _matroska_end(data: bytes) -> int:
 
 
 def _vint(head: bytes) -> tuple[int, int]:
-    """The number of bytes and the value of a variable-length quantity."""
+    """Decode a variable-size integer (RFC 8794, section 4). Return its number of bytes and its value."""
     length = 9 - head[0].bit_length() if head and head[0] else 1
     return length, int.from_bytes(head[:length], "big") & (1 << 7 * length) - 1
 

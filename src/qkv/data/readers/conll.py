@@ -75,7 +75,7 @@ class _Sentences:
         return [line.removesuffix("\r") for line in self._lines.text(*self._blocks[i].tolist()).split("\n")]
 
     def _comments(self, lines: list[str]) -> int:
-        """The number of lines of comments above a sentence."""
+        """Return how many lines above a sentence are comments."""
         width = len(_cells(lines[-1]))
         for i, line in enumerate(lines):
             cells = _cells(line)
@@ -84,13 +84,13 @@ class _Sentences:
         return len(lines)
 
     def _is_comment(self, cells: list[str], below: list[str]) -> bool:
-        """Whether a line with as many columns as the words is a comment, by the file's other sentences."""
+        """Whether a line with as many columns as the words is a comment, judging by the tags of other sentences."""
         known = self._tags
         return bool(below) and known is not None and len(cells) > abs(self._tag) and cells[self._tag] not in known
 
     @cached_property
     def _tags(self) -> set[str] | None:
-        """The tags of the words of the first sentences; None if fewer than half of these begin with `#`, or there is one."""
+        """The tags of words in the first sentences. None if there is one sentence, or if fewer than half begin with `#`."""
         blocks = [self._block(i) for i in range(min(len(self), _FIRST))]
         if len(blocks) < 2 or 2 * sum(block[0].startswith("#") for block in blocks) < len(blocks):
             return None

@@ -15,8 +15,8 @@ from .rows import RowSource, RowTable
 
 
 class Parquet(RowSource, FileSource, kind="parquet"):
-    """Parquet files. A path is a file or a folder. Each file in a folder belongs to the split that a word in its name tells
-    (`SPLIT_NAMES`), such as `test` in `test-00000-of-00001.parquet`, or else to the training split.
+    """Parquet files. A path is a file or a folder. A word in its name gives the split of a file in a folder (`SPLIT_NAMES`),
+    such as `test` in `test-00000-of-00001.parquet`. Files without such a word are training data.
 
     text, label, source, target …: the columns, see `RowSource`. Classes have their names if the library datasets wrote them.
     folder: the folder of pictures, sounds and videos that rows name; by default that of the file. Others are not read.

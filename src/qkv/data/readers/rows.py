@@ -154,7 +154,7 @@ class RowSource(HoldOutSource):
 
     @property
     def compared(self) -> bool:
-        """Whether the first rows are texts; pictures, sounds and videos would take long to read."""
+        """Whether the first rows hold texts alone. Comparing pictures, sounds and videos would take too long."""
         table = self.readable("train")
         rows = (table[i] for i in range(min(len(table), _INSPECTED))) if self.fixed else ()
         first = next((row for row in rows if isinstance(row, dict)), {})

@@ -143,7 +143,7 @@ class Tokenizer(UsualCalls):
         return type(self)(self.raw, replace(self._extra, roles=kept))
 
     def within(self, size: int) -> Self:
-        """Return the same tokenizer without added tokens whose ids are `size` or more."""
+        """Return the same tokenizer without the added tokens whose id is at least `size`."""
         parts = json.loads(self.raw.to_str())
         parts["added_tokens"] = kept = [token for token in parts["added_tokens"] if token["id"] < size]
         names = {token["content"] for token in kept}

@@ -94,7 +94,7 @@ def _config(file: container.Tensors, weights: GGUFWeights, path: Path) -> tuple[
 
 
 def _tell_unread(names: list[str], path: Path, file: container.Tensors) -> None:
-    """Warn of metadata that decide nothing here. An encoder's pooling and mask are read with its head."""
+    """Warn of metadata that qkv doesn't read. The pooling and the mask of encoders are read with their heads."""
     if file.metadata[ARCHITECTURE] in ENCODERS:
         names = [name for name in names if name != "attention.causal"]
     if names:

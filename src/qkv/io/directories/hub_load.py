@@ -78,8 +78,8 @@ class Checked:
         return self.model.eval()
 
     def tokenizer(self) -> Tokenizer | None:
-        """The tokenizer, if there is one, without added tokens for which the model has no embedding. Such directories are
-        common: a padding token was added, and the model was not resized."""
+        """Load the tokenizer, if there is one, without added tokens that the model has no embedding for. Such tokens are
+        common: people add a padding token to the tokenizer and don't resize the model."""
         if not has_tokenizer(self.folder):
             return None
         words, size = Tokenizer.load(self.folder), self.model.spec.vocab_size

@@ -76,7 +76,7 @@ def _runs(ends: Tensor) -> list[tuple[int, int, int]]:
 
 
 def _even(rows: int, n_experts: int) -> list[tuple[int, int, int]]:
-    """`_runs` for rows that are split evenly, while memory is counted: no values are known then."""
+    """Return `_runs` of rows that are split evenly. Used while memory is counted, when no values are known."""
     ends = [rows * (e + 1) // n_experts for e in range(n_experts)]
     return [(e, start, stop) for e, (start, stop) in enumerate(zip([0, *ends], ends, strict=False)) if stop > start]
 

@@ -95,8 +95,8 @@ _numbers: ContextVar[Int[Tensor, " B"] | None] = ContextVar("numbers", default=N
 
 @contextmanager
 def numbered(documents: Int[Tensor, " B"] | None) -> Iterator[None]:
-    """Inside the block, the rows are documents with these numbers, as in the batches of media in texts. None changes
-    nothing."""
+    """Number the rows inside the block, each of which is one document. Media in texts are batched apart from the rows that
+    contain them, so they need numbers for dropout. None changes nothing."""
     if documents is None:
         yield
         return
@@ -108,10 +108,9 @@ def numbered(documents: Int[Tensor, " B"] | None) -> Iterator[None]:
 
 
 def places_of(layout: Layout) -> TokenPlaces | None:
-    """Return the places of the tokens of a layout that is packed or padded on the left, or whose rows are `numbered`.
+    """Return the places of the tokens if the layout is packed or padded on the left, or if `numbered` is active.
 
-    Return None for other layouts, on devices other than CPUs, and in compiled graphs. Rows must be whole, not divided among
-    ranks.
+    Return None otherwise, on devices other than CPUs, and in compiled graphs. Rows must be whole, not divided among ranks.
     """
     if torch.compiler.is_compiling() or layout.device.type != "cpu":
         return None
@@ -130,8 +129,11 @@ def places_of(layout: Layout) -> TokenPlaces | None:
 
 
 def numbers_inside(layout: Layout, inside: Bool[Tensor, "B T"], sizes: Sequence[int]) -> Int[Tensor, " N"] | None:
-    """Return a number for each medium of `sizes` tokens `inside` the rows: the same one on every rank that has its row. None
-    unless all ranks draw alike. The number is made of the medium's document and its first token, modulo 2³¹."""
+    """Return a number for each medium in the rows. It combines the medium's document and first token, modulo 2³¹, so it is
+    the same on every rank that has the row. Return None unless all ranks draw alike.
+
+    inside: the tokens of media. sizes: the number of tokens of each medium, in order.
+    """
     if not draws_alike() or layout.device.type != "cpu" or not sizes:
         return None
     rows, columns = inside.nonzero(as_tuple=True)

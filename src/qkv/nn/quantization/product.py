@@ -120,7 +120,7 @@ class MemoryCount(Protocol):
 
 
 def counting(tensor: Tensor) -> MemoryCount | None:
-    """Return the mode that counts memory, if the tensor is one without contents."""
+    """Return the mode that counts the memory of a tensor without contents, or None for any other tensor."""
     if torch.compiler.is_compiling():
         return None
     mode: MemoryCount | None = getattr(tensor, "fake_mode", None)

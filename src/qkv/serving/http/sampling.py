@@ -66,7 +66,7 @@ class SamplingFields(Body):
         return settings.replace(num_samples=self.n) if settings.samples else settings
 
     def check_context(self, work: Work) -> None:
-        """Raise ValueError if `max_tokens` new tokens have no room in the model's context after the prompt."""
+        """Raise ValueError if `max_tokens` exceeds the space that the prompt leaves in the model's context."""
         if self.max_tokens is not None and self.max_tokens > work.limit:
             raise ValueError(
                 f"max_tokens is {self.max_tokens:,}, and the model's context has room for {work.limit:,} after the prompt "

@@ -85,7 +85,7 @@ class Architecture:
         return config
 
     def unread(self, metadata: Config, tensors: Mapping[str, Any]) -> list[str]:
-        """The keys of a file's metadata that decide nothing here, but may decide what llama.cpp computes."""
+        """Return the keys of a file's metadata that qkv doesn't read, and that may change what llama.cpp computes."""
         noted = Noted({**metadata, TENSORS: tensors})
         for entry in self.entries:
             entry.read(noted)
@@ -110,7 +110,7 @@ _IDLE: dict[str, Any] = {
     "leading_dense_block_count": 0,
     "use_parallel_residual": False,
 }
-"""Keys, often in files, that change no output: those of None with every value, the others with this one."""
+"""Keys that change no output if they have this value; None stands for any value."""
 
 
 # -- metadata -----------------------------------------------------------------------------------------------------------

@@ -129,7 +129,7 @@ def read_scaling(metadata: Config, usual: float = 10000.0) -> dict[str, Any]:
 
 
 def _no_magnitude(metadata: Config, kind: str) -> None:
-    """Raise ValueError for a factor of the rotated queries and keys, which only LongRoPE has here."""
+    """Raise ValueError if the file scales rotated queries and keys, which qkv reads only with LongRoPE."""
     factor = scalar(metadata, "rope.scaling.attn_factor", 1.0)
     if factor != 1.0:
         raise ValueError(

@@ -18,9 +18,9 @@ SoundT = TypeVar("SoundT", bound=Sound)
 
 
 def read(sound: Sound, rate: int) -> tuple[str, Wave]:
-    """The name of a sound, and its waveform at a rate. Warns about one that is clipped.
+    """Return the name of a sound, and its waveform at a sample rate. Warn if it is clipped.
 
-    Raises ValueError for one that can't be read.
+    Raises ValueError if it can't be read.
     """
     pair = isinstance(sound, tuple) and len(sound) == 2
     if not pair and not isinstance(sound, str | bytes | os.PathLike):

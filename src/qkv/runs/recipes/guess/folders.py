@@ -291,7 +291,7 @@ def _clips(listing: Listing, classes: Counter[str], side: int, channels: int) ->
 
 
 def filmed(side: int, channels: int) -> tuple[tuple[str, ...], str]:
-    """Settings of the recipe `video` for pictures of this size, and what they are based on."""
+    """Return settings of the recipe `video` for frames of side × side pixels, and a sentence about them."""
     settings = (
         "task.frames=8",
         f"model.image=[{4 * side},{side}]",
@@ -361,7 +361,8 @@ def _sounds(listing: Listing) -> Guess | str | None:
 
 
 def heard_in(listing: Listing, sounds: list[PurePosixPath]) -> tuple[tuple[str, ...], str] | None:
-    """Settings of the recipe `speech` for some sounds, and what they are based on; None if none can be read."""
+    """Return settings of the recipe `speech` that suit these sounds, and a sentence about them, or None if no sound can be
+    read."""
     lengths, rates = [], Counter[int]()
     for content in listing.opened(sounds):
         if (found := duration(content)) is not None:  # damaged files are skipped in training too
@@ -481,7 +482,8 @@ def picture_sizes(listing: Listing, images: list[PurePosixPath]) -> tuple[int, i
 
 
 def _animated(listing: Listing, images: list[PurePosixPath]) -> int:
-    """How many of the first images have several frames; all of them, if those that can't be opened are the others."""
+    """Return how many of the first 8 images have several frames. Images that can't be opened don't count against the others:
+    if all others have several, return the number of all."""
     if not any(name.suffix.lower() in (".gif", ".webp", ".png", ".apng") for name in images):
         return 0
     need("reading a picture", "PIL")

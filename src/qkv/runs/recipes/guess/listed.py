@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -108,9 +109,11 @@ def _classified(path: Path, what: str, files: Column, label: Column, count: int,
 
 
 def _folder_of(path: Path, files: Column) -> Path | None:
-    """The folder of the files that a table names: that of the table, one in it, or one beside it; None if there is none."""
-    beside = (
-        folder for base in (path.parent, path.parent.parent) for folder in sorted(base.iterdir()) if folder.is_dir()
-    )
+    """Return the folder of the files that a table names: the table's own, one in it, or one beside it. Return None if the
+    files are in none of these."""
+    folders = [path.parent]
+    for base in (path.parent, path.parent.parent):
+        with suppress(PermissionError):
+            folders += sorted(folder for folder in base.iterdir() if folder.is_dir())
     names = files.filled[:_TRIED]
-    return next((one for one in (path.parent, *beside) if any((one / name).is_file() for name in names)), None)
+    return next((one for one in folders if any((one / name).is_file() for name in names)), None)

@@ -20,8 +20,8 @@ def of_splits(
     what: str,
     seen: tuple[str, ...],
 ) -> Guess | str:
-    """Guess a recipe for the files `names` below a folder. If their names tell splits, each split gets its files. If these
-    can't be given as settings, return what was seen."""
+    """Guess a recipe for the files `names` below a folder, divided into splits if their names or folders name splits. Return
+    what was seen if settings can't express these splits."""
     splits = _by_split(place, names, what, several=recipe == "lm")
     if isinstance(splits, str):
         return f"{seen[0]}; {splits}"

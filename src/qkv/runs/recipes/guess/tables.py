@@ -29,7 +29,7 @@ def of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, ..
     """Guess a recipe for a table's columns, or return what was seen if nothing fits. `more` are settings of the source."""
     columns, more = _numbered(columns, more)
     split = next(filter(_tells_split, columns), None)
-    found = _of_columns(path, [column for column in columns if column is not split], rows, more, table)
+    found = _of_columns(path, columns, split, rows, more, table)
     if split is None or isinstance(found, str):
         return found
     said = f"{split.title} tells the split of each row ({', '.join(sorted({c.strip().lower() for c in split.filled}))})"
@@ -49,7 +49,10 @@ def _tells_split(column: Column) -> bool:
     return len(names) > 1 and names <= SPLIT_NAMES.keys()
 
 
-def _of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, ...], table: bool) -> Guess | str:
+def _of_columns(
+    path: Path, columns: list[Column], split: Column | None, rows: int, more: tuple[str, ...], table: bool
+) -> Guess | str:
+    """Guess a recipe for the columns other than `split`."""
     empty = [column.title for column in columns if not column.filled]
     columns = [column for column in columns if column.filled]
     listed = ", ".join(map(str, columns[:8])) + (" …" if len(columns) > 8 else "")
@@ -58,6 +61,7 @@ def _of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, .
         seen += (
             f"without a text or number in the rows that were looked at: {', '.join(empty[:8])}{' …' if empty[8:] else ''}",
         )
+    columns = [column for column in columns if column is not split]
     if (tags := tags_in(columns)) is not None:
         return f"{seen[0]}; {tags}"
     texts = [column for column in columns if column.is_text]
@@ -166,7 +170,7 @@ def _other_labels(label: Column, texts: list[Column], columns: list[Column]) -> 
 
 
 def _compared(label: Column, texts: list[Column], columns: list[Column]) -> Iterator[str]:
-    """Yield a sentence on a class that may say which of two columns is better, if the recipe doesn't read both."""
+    """Yield a sentence if the class may tell which of two columns is better, and the recipe doesn't read both."""
     sides = [(c, str(c.name)[-2:].lower()) for c in columns if c is not label]
     answers = [column for column, side in sides if side in ("_a", "_b")]
     if not {side for _, side in sides} >= {"_a", "_b"} or all(answer in texts for answer in answers):

@@ -76,8 +76,8 @@ class Detection(Objective, kind="detection"):
         }
 
     def _class_loss(self, logits: Float[Tensor, "B n C"], classes: Int[Tensor, "B M"], pairs: Matched) -> Tensor:
-        """The mean cross-entropy of a batch, with the weight `no_object` for that class. On many ranks, this rank's part of
-        it."""
+        """Return the weighted mean cross-entropy of a batch; "no object" has the weight `no_object`, other classes 1. On
+        several ranks, return this rank's share of the mean."""
         none = logits.shape[-1] - 1
         labels = torch.full(logits.shape[:2], none, dtype=torch.int64, device=logits.device)
         labels[pairs.rows, pairs.detections] = classes[pairs.rows, pairs.objects]
