@@ -316,7 +316,7 @@ def _images(listing: Listing) -> Guess | str | None:
             f"data.masks={pair[1]}` reads those below one folder"
         )
     height, width, channels = picture_sizes(listing, images)
-    moving = _animated(listing, images)
+    moving = _n_animated(listing, images)
     if moving == len(images[:8]):
         return _clips(listing, classes, 16 if max(height, width) <= 24 else 32, channels)
     settings, sizes = classified(height, width, channels)
@@ -481,7 +481,7 @@ def picture_sizes(listing: Listing, images: list[PurePosixPath]) -> tuple[int, i
     return round(median(h for _, h in sizes)), round(median(w for w, _ in sizes)), 3 if colors else 1
 
 
-def _animated(listing: Listing, images: list[PurePosixPath]) -> int:
+def _n_animated(listing: Listing, images: list[PurePosixPath]) -> int:
     """Return how many of the first 8 images have several frames. Images that can't be opened don't count against the others:
     if all others have several, return the number of all."""
     if not any(name.suffix.lower() in (".gif", ".webp", ".png", ".apng") for name in images):
